@@ -1,4 +1,4 @@
-"""A cluster in memory and one of its nodes, for the many tests that need no other."""
+"""Fixtures for tests that need only an in-memory cluster and one of its nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A running node renews its certificates: requests, approval and what connections show."""
+"""A running node renews its certificates: requests, approval, and the certificates of connections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def whole(tmp_path: Path) -> AsyncIterator[Whole]:
 
 
 async def renewed(whole: Whole, purpose: Purpose, *names: str) -> x509.Certificate:
-    """What a node gets that has none."""
+    """The certificates of a node that has none yet."""
     kept: asyncio.Queue[bytes] = asyncio.Queue()
     client = whole.up.client(node_user("n1"), "node")
     rotation = Rotation(client, "n1", purpose, lambda cert, key: kept.put_nowait(cert), RealClock(), names)
@@ -45,7 +45,7 @@ async def renewed(whole: Whole, purpose: Purpose, *names: str) -> x509.Certifica
 
 
 async def approve(whole: Whole) -> None:
-    """Serving certificates are approved by somebody who knows the node's names."""
+    """An approver for serving certificates that knows the node's names."""
 
     def asked(rows: list[Object]) -> bool:
         return any(row["spec"]["signerName"] == SERVING.signer for row in rows)

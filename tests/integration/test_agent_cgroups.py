@@ -1,6 +1,6 @@
-"""The agent on real cgroups: recorded scenarios of one pod end the same, and the kernel has the same values.
+"""The agent on real cgroups: recorded scenarios of one pod reach the same state, with the same values in the kernel.
 
-Only scenarios whose steps are creations and resizes of pods that just sleep: they need no time of their own.
+Only scenarios that create and resize sleeping pods are used, because they do not depend on time.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RealNode:
         await asyncio.wait_for(self.agent.synced.wait(), 30)
 
     async def until(self, done: Any, limit_s: float = 20.0) -> list[str]:
-        """What `done` (a coroutine function) still misses when it misses nothing, or when time is up."""
+        """Polls `done` (a coroutine function that returns what is missing) until it returns nothing or time is up."""
         end = asyncio.get_running_loop().time() + limit_s
         while (missing := await done()) and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.01)
@@ -123,7 +123,7 @@ def recorded_kernel(step: dict[str, Any]) -> dict[str, dict[str, int | None]]:
 
 
 def shares_of_limit(found: dict[str, int | None]) -> int:
-    """1024 for a whole CPU, which is a quota of 100 ms."""
+    """1024 shares are a whole CPU, which is a quota of 100 ms."""
     return (found["cpu.cfs_quota_us"] or 0) * 1024 // 100_000
 
 

@@ -1,4 +1,4 @@
-"""The static CPU policy on whole nodes: who runs where, while pods come, are resized and go."""
+"""The static CPU policy on whole nodes: which CPUs containers run on while pods are created, resized and deleted."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def asking(**cpus: str) -> dict[str, Any]:
 
 
 class Machine:
-    """What the node's kernel would have."""
+    """The cpusets that the node's kernel would have."""
 
     def __init__(self, cluster: Cluster, node: TestNode) -> None:
         self.cluster, self.node = cluster, node
@@ -273,7 +273,7 @@ async def test_a_resize_waits_for_cpus_that_another_pod_gives_back(tmp_path: Pat
 
 
 async def in_dialect(cluster: Cluster, dialect: str) -> tuple[Machine, Asker]:
-    """A pod with two CPUs of its own in a namespace of that dialect, which serves whole CPUs without the gate."""
+    """A pod with two exclusive CPUs in a namespace of that dialect, which supports them without the gate."""
     await cluster.namespace("old", dialect)
     found, ask = await machine(cluster), Asker(cluster.server)
     await found.create(burstable("shared"))

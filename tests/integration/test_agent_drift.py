@@ -1,4 +1,4 @@
-"""Cgroups that somebody else has written to: seen at the next look, reported, and not acted on."""
+"""Cgroups that another program has changed: noticed in the next check, reported, and not overwritten."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIZE = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "500m",
 
 
 async def pod(cluster: Cluster, node: TestNode, resources: dict[str, Any]) -> str:
-    """Returns the id of its container."""
+    """Runs the pod and returns the ID of its container."""
     container = {"name": "c", "image": "busybox:1", "command": ["sleep", "1d"], "resources": resources}
     spec = {"nodeName": "node1", "automountServiceAccountToken": False, "containers": [container]}
     meta = {"name": "p", "namespace": "default"}
@@ -25,7 +25,7 @@ async def pod(cluster: Cluster, node: TestNode, resources: dict[str, Any]) -> st
 
 
 async def looked(cluster: Cluster, node: TestNode) -> dict[str, Any]:
-    """What the status shows after the next look."""
+    """The status after the next check."""
     await node.agent.drift.check()
     await node.quiet()
     shown: dict[str, Any] = (await cluster.pod("p"))["status"]["containerStatuses"][0]["resources"]

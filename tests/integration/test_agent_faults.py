@@ -1,6 +1,6 @@
-"""What may go wrong around a node, on purpose: runtime errors, full disks, absent servers, jumping clocks, odd watches.
+"""Injected faults around a node: runtime errors, full disks, absent servers, clock jumps, odd watches.
 
-Pods keep running, promises hold, and the node ends where it should without anybody's help.
+Pods keep running, allocations hold, and the node reaches the right state without intervention.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LARGER = {"requests": {"cpu": "300m", "memory": "64Mi"}, "limits": {"cpu": "400m
 
 @pytest.fixture
 async def remote(cluster: Cluster) -> TestNode:
-    """A node with a connection of its own, that can be cut."""
+    """A node whose connection can be interrupted."""
     made = TestNode(cluster, "node1", {"capacity": {"cpu": "2", "memory": "4Gi"}})
     made.agent = Agent(local_client(cluster.server), made.runtime, made.config, cluster.clock)
     cluster.nodes.append(made)
@@ -321,7 +321,7 @@ def test_every_flipped_bit_is_noticed(tmp_path: Path, caplog: pytest.LogCaptureF
             whole, ledger = read_again(path)
             ledger.close()
             if whole:
-                # Only the very last line may be taken for one that was never finished.
+                # Only the very last line may be treated as incomplete.
                 assert at == len(good) - 1 and len(path.read_bytes()) == last
             else:
                 assert not ledger.uids()
@@ -373,7 +373,7 @@ async def test_any_damage_to_the_ledger_is_made_good_at_the_start(cluster: Clust
 
 @asynccontextmanager
 async def unreachable(node: TestNode) -> AsyncIterator[None]:
-    """Nobody answers: neither requests nor watches."""
+    """A server that is unreachable for requests and watches."""
     transport = node.agent.client.transport
     request, stream = transport.request, transport.stream
 
@@ -414,7 +414,7 @@ async def test_a_node_lives_on_while_the_server_is_away_for_minutes(cluster: Clu
         }
         assert attempts["steady"] == 0 and attempts["once"] == 0
         assert attempts["weak"] >= 3, "restarted by policy, with nobody to tell"
-        # What the world did meanwhile.
+        # Changes made while the connection was interrupted.
         await grow(cluster, "steady")
         await cluster.client.create(POD, pod("late"))
         await cluster.client.delete(POD, "default", "weak", {"gracePeriodSeconds": 0})
@@ -493,7 +493,7 @@ async def test_a_deleted_pod_is_not_brought_back_by_a_late_event(cluster: Cluste
 
 
 async def test_a_pod_of_the_same_name_replaces_the_old_one_unseen(cluster: Cluster, remote: TestNode) -> None:
-    """A watch that was away shows another uid under the same name, without a deletion between."""
+    """A watch that was interrupted shows another UID under the same name, without a deletion in between."""
     await create(cluster, remote, pod("p"))
     old = await cluster.pod("p")
     async with unreachable(remote):

@@ -1,4 +1,4 @@
-"""The flow-control story of the resize KEP, told once from beginning to end on one node."""
+"""The flow-control example of the resize KEP, from beginning to end on one node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def asking_for(cpu: str) -> dict[str, Any]:
 
 
 class Story:
-    """What each line of the story looks at."""
+    """The fields that each line of the example compares."""
 
     def __init__(self, cluster: Cluster, node: TestNode) -> None:
         self.cluster, self.node = cluster, node
@@ -83,7 +83,7 @@ async def test_the_flow_control_story_of_the_kep(tmp_path: Path) -> None:
         await node.quiet()
         await story.expect(spec="1600m", allocated="1600m", actuated="1600m", shown="1600m", shares=1638)
 
-        # Resize #4 is beyond this node; it is never tried again, and a restart does not change that.
+        # Resize #4 exceeds this node; it is never retried, and a restart does not change that.
         await cluster.resize("p", asking_for("100"))
         await node.quiet()
         hopeless = {"spec": "100", "allocated": "1600m", "actuated": "1600m", "shown": "1600m", "shares": 1638}
@@ -94,7 +94,7 @@ async def test_the_flow_control_story_of_the_kep(tmp_path: Path) -> None:
         message = next(one["message"] for one in seen["status"]["conditions"] if one["type"] == "PodResizePending")
         assert message == "Node didn't have enough capacity: cpu, requested: 100000, capacity: 2000"
 
-        # People can read all of it.
+        # All of it is in Events and the pod's story.
         reported = [chapter["what"] for chapter in node.agent.story(seen["metadata"]["uid"])]
         assert "adopted" in reported
 
@@ -184,7 +184,7 @@ async def test_a_node_that_became_smaller_refuses_nothing_that_asks_for_no_more_
 
 
 async def test_a_container_that_cannot_give_its_memory_back_holds_up_no_other_decrease(tmp_path: Path) -> None:
-    """The one container is skipped; others shrink, nothing grows, and the pod does not shrink."""
+    """Only that container is skipped; others shrink, nothing grows, and the pod does not shrink."""
     before = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "256Mi"}}
     body = pod("p", "100m")
     (container,) = body["spec"]["containers"]
@@ -239,7 +239,7 @@ async def test_a_pods_actual_requests_count_what_is_allocated_to_containers_that
 
 
 async def test_a_pod_cgroup_that_cannot_be_put_right_is_a_resize_in_progress_until_it_is(tmp_path: Path) -> None:
-    """Written to by hand while the agent was away; no container's size differs."""
+    """The pod's cgroup was changed by hand while the agent was stopped; no container's size differs."""
     body = pod("p", "100m")
     body["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "200m"}
     async with Cluster(tmp_path) as cluster:

@@ -123,7 +123,7 @@ async def waiting(whole: Whole, name: str, words: str) -> None:
 
 @needs_root
 async def test_pods_wait_with_the_cause_and_run_when_it_is_gone(registry: LoopbackRegistry, tmp_path: Path) -> None:
-    """A full image disk, a broken image and a registry that fails: nobody else is affected, and all end well."""
+    """A full image disk, a broken image and a failing registry affect no other pod, and all pods run in the end."""
     if missing := check_support():
         pytest.skip("; ".join(missing))
     broken, fine = busybox(broken=b"b"), busybox(fine=b"f")

@@ -1,6 +1,6 @@
-"""Faults on real cgroups: groups that others remove, and `kill -9` of an agent process at random moments of resizes.
+"""Faults on real cgroups: groups removed by other programs, and `kill -9` of an agent at random moments of resizes.
 
-The API server is a process of its own, as is the agent; the keeper and the pods outlive the agent.
+The API server and the agent are separate processes; the keeper and the pods outlive the agent.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def size(cpu: int, memory: int) -> dict[str, Any]:
 
 
 async def until(done: Callable[[], Awaitable[str]], limit_s: float = 30.0) -> None:
-    """`done` says what is still missing, "" when nothing is."""
+    """Polls `done`, which returns what is still missing, until that is ""."""
     end = asyncio.get_running_loop().time() + limit_s
     while missing := await done():
         assert asyncio.get_running_loop().time() < end, missing
@@ -133,7 +133,7 @@ async def test_a_removed_cgroup_is_recreated(real: tuple[Cluster, Agent, Process
     first = await pid_of(runtime, uid)
     groups = detect()
     group = runtime._pods[uid].record.group
-    # Its process is moved to the root, then the groups can be removed: nobody tells the agent.
+    # The process is moved to the root so that the groups can be removed; the agent is not notified.
     for file in groups.join_files(""):
         Path(file.replace("/tasks", "/cgroup.procs").replace("//", "/")).write_text(str(first))
     assert groups.remove(group if whole else groups.below(group)[0])
@@ -189,7 +189,7 @@ class Apart:
         await self.agent.wait()
 
     def ledger(self) -> Ledger:
-        """What a new agent would read now."""
+        """The values that a new agent would read now."""
         copied = self.folder / "ledger-copy"
         copied.write_bytes((self.folder / "node" / "ledger").read_bytes())
         ledger = Ledger(copied, durable=False)
@@ -286,7 +286,7 @@ async def converged(client: Any, names: dict[str, tuple[str, ...]]) -> str:
 
 
 async def check(apart: Apart, client: Any, uids: dict[str, str]) -> None:
-    """Whenever the agent died: its promises fit the node, and containers fit their pod."""
+    """Whenever the agent died, its allocations fit the node, and containers fit their pod."""
     ledger = apart.ledger()
     promised = [one for uid in uids.values() if (one := ledger.allocated(uid)) is not None]
     assert len(promised) == len(uids)
@@ -300,7 +300,7 @@ async def check(apart: Apart, client: Any, uids: dict[str, str]) -> None:
 
 
 async def truthful(apart: Apart, client: Any, uids: dict[str, str]) -> str:
-    """A living agent shows what the kernel has, whether the resize was granted or waits."""
+    """A running agent reports the kernel's values, whether the resize was granted or is pending."""
     for name, uid in uids.items():
         _, containers = kernel(apart.root, uid)
         for shown in (await client.get(POD, "default", name))["status"]["containerStatuses"]:

@@ -1,4 +1,6 @@
-"""What an ended podfit left running is ended by its data directory, whether it ran everything or one node."""
+"""Pods that a stopped podfit left running are stopped by their data directory, whether it ran a whole cluster
+or one node.
+"""
 
 from __future__ import annotations
 

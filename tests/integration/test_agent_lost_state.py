@@ -21,7 +21,7 @@ HOPELESS = {"requests": {"cpu": "100"}, "limits": {"cpu": "100"}}
 
 
 async def lose_everything(node: TestNode) -> None:
-    """The agent comes back on a machine that knows nothing of its pods, without a ledger."""
+    """The agent restarts without a ledger, on a machine whose runtime has no record of its pods."""
     await node.stop()
     node.machine = FakeNodeState()
     shutil.rmtree(node.config.data_dir, ignore_errors=True)
@@ -74,7 +74,7 @@ async def test_an_ephemeral_container_whose_end_was_missed_is_not_run_again(clus
 async def test_a_pod_that_never_restarts_fails_and_keeps_how_its_containers_ended(
     cluster: Cluster, node: TestNode
 ) -> None:
-    """As the pod of a Job: running it again is the Job's decision."""
+    """As a pod of a Job: whether it runs again is the Job's decision."""
     body = pod("p", container("done", "exit 0"), container("c"), restartPolicy="Never")
     await create(cluster, node, body)
     await node.pass_time(2)
@@ -125,7 +125,7 @@ async def test_a_finished_pod_stays_finished(cluster: Cluster, node: TestNode) -
 
 
 class Rejecting:
-    """Stands before the server and rejects status patches that hold any of the given fields."""
+    """A proxy of the server that rejects status patches that contain any of the given fields."""
 
     def __init__(self, node: TestNode, path: str, code: int, *fields: str) -> None:
         self._transport = node.agent.client.transport

@@ -1,4 +1,6 @@
-"""What a node counts while pods are started, resized and ended, under the names and label values of the resize KEP."""
+"""A node's counters while pods are started, resized and terminated, with the names and label values of the
+resize KEP.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def value(node: TestNode, name: str, **labels: str) -> float:
 
 
 def triggers(node: TestNode) -> dict[str, float]:
-    """How often a deferred resize was accepted, by what caused the retry."""
+    """How often a deferred resize was accepted, by the trigger of the retry."""
     name = "kubelet_pod_deferred_resize_accepted_total"
     family = next(one for one in node.agent.metrics.registry.collect() if f"{one.name}_total" == name)
     return {one.labels["retry_trigger"]: one.value for one in family.samples}

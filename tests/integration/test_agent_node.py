@@ -1,4 +1,4 @@
-"""The Node and its Lease as an agent keeps them, against the real API server."""
+"""The Node and its Lease as an agent maintains them, against the real API server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_a_renewal_preserves_what_others_wrote_in_the_lease(cluster: Clust
     place = (LEASE, "kube-node-lease", "node1")
     await cluster.client.patch(*place, {"metadata": {"labels": {"theirs": "1"}}}, fieldManager="others")
     before = await cluster.client.get(*place)
-    # The next renewal is refused because it does not know of the label.
+    # The next renewal conflicts, because it is based on a Node without the label.
     await node.pass_time(21)
     after = await cluster.client.get(*place)
     assert after["spec"]["renewTime"] > before["spec"]["renewTime"]

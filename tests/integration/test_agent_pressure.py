@@ -1,4 +1,4 @@
-"""A node tells the API at once when its machine runs short, and takes it back after five quiet minutes."""
+"""A node reports pressure at once, and clears the condition after five minutes without pressure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CALM, SHORT = Readings(memory_free=1 << 30), Readings(memory_free=1 << 20)
 
 
 class Machine:
-    """Says what it is told to say."""
+    """A machine with the configured readings."""
 
     def __init__(self) -> None:
         self.now = CALM
@@ -114,7 +114,7 @@ def hungry(name: str, memory: int, request: str = "", **spec: Any) -> dict[str, 
 
 
 def reading(node: TestNode, machine: Machine) -> PressureWatch:
-    """A watch of this machine that evicts pods as the agent's own does."""
+    """A monitor of this machine that evicts pods as the agent's own does."""
     return PressureWatch(node.agent.node, node.cluster.clock, machine, response=node.agent.pressure.response)
 
 

@@ -53,7 +53,7 @@ async def test_readiness_follows_its_probe(cluster: Cluster, node: TestNode) -> 
 
 
 def reported_statuses(node: TestNode, name: str) -> list[tuple[bool, bool]]:
-    """Every (started, ready) that is reported to the API from now on, as it grows."""
+    """Every (started, ready) reported to the API from now on; the list grows."""
     reported: list[tuple[bool, bool]] = []
     write = node.agent.parts.reporter._writer.write
 

@@ -1,4 +1,6 @@
-"""How the agent gets images, whatever the runtime: policies, credentials, back-off, and who may use what is there."""
+"""How the agent gets images with any runtime: policies, credentials, back-off, and access to images that are
+present.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ async def node(cluster: Cluster) -> TestNode:
 
 
 class Registry:
-    """Gives images only to those who show one of its passwords."""
+    """Provides images only for one of its passwords."""
 
     def __init__(self, node: TestNode, *passwords: str) -> None:
         self.shown: list[str] = []

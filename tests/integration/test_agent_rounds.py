@@ -1,4 +1,6 @@
-"""Several resizes decided together: decreases go first, and nobody is reported to wait for what they free at once."""
+"""Several resizes decided together: decreases go first, and no pod is reported as waiting for capacity that
+they free at once.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ async def resize(cluster: Cluster, name: str, resources: dict[str, Any]) -> None
 
 @asynccontextmanager
 async def following(cluster: Cluster, look: Handler) -> AsyncIterator[None]:
-    """`look` gets every state of every pod that a watch brings."""
+    """`look` is called with every state of every pod that a watch delivers."""
     cache = Cache(cluster.client, POD)
     cache.subscribe(look)
     task = asyncio.ensure_future(cache.run())
@@ -45,7 +47,7 @@ async def following(cluster: Cluster, look: Handler) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def pending_seen(cluster: Cluster) -> AsyncIterator[set[tuple[str, str]]]:
-    """Every PodResizePending that any state of any pod shows meanwhile: pod and reason."""
+    """Every PodResizePending in any state of any pod meanwhile: pod and reason."""
     found: set[tuple[str, str]] = set()
 
     def look(_: Any, after: Any) -> None:
@@ -135,7 +137,7 @@ async def test_an_increase_is_deferred_when_the_decrease_it_waits_for_does_not_c
 async def test_a_resize_that_waits_silently_is_not_answered_by_an_older_verdict(
     cluster: Cluster, node: TestNode
 ) -> None:
-    """Meanwhile the condition of an earlier, infeasible size stands; it does not answer the new generation."""
+    """Meanwhile the condition of an earlier, infeasible size remains; it does not apply to the new generation."""
     await pod(cluster, "large", size("1500m"))
     await pod(cluster, "small", size("200m"))
     await node.quiet()

@@ -1,4 +1,6 @@
-"""The squeeze probe on a node: it lowers the brake while all is calm, lifts it again, and says what it found."""
+"""The squeeze probe on a node: lowers memory.high while there is no pressure, raises it again, and reports the
+working set.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ NEEDS = 120 * MI
 
 
 class Kernel:
-    """What a cgroup v2 kernel would say of a container that uses 256 MiB and needs 120."""
+    """Readings of a cgroup v2 kernel for a container that uses 256 MiB and needs 120."""
 
     def __init__(self) -> None:
         self.brakes: list[int | None] = []

@@ -52,7 +52,7 @@ async def phase(cluster: Cluster) -> str:
 
 
 async def reported(node: TestNode, done: Any) -> None:
-    """Without virtual time: only the kernel wakes the agent."""
+    """Without virtual time: only the kernel's events wake the agent."""
     async with asyncio.timeout(10):
         while not done():
             await asyncio.sleep(0.01)
@@ -125,7 +125,7 @@ async def test_a_changed_manifest_waits_until_the_old_pod_is_gone(cluster: Clust
 
 
 async def test_a_manifest_that_returns_while_its_pod_leaves_runs_again(cluster: Cluster, folder: Path) -> None:
-    """The same text makes the same uid: the pod that leaves must not take the one that comes with it."""
+    """Equal text gives an equal UID: the pod that is removed must not take its replacement with it."""
     (folder / "web.yaml").write_text(manifest())
     node = await running_node(cluster, folder)
     (folder / "web.yaml").unlink()
@@ -140,7 +140,7 @@ async def test_a_manifest_that_returns_while_its_pod_leaves_runs_again(cluster: 
 
 
 class Nobody:
-    """No API server answers."""
+    """An unreachable API server."""
 
     async def request(self, ask: ClientRequest) -> Reply:
         raise Unreachable("connection refused")
@@ -153,7 +153,7 @@ class Nobody:
 
 
 async def test_static_pods_need_no_api_server(cluster: Cluster, folder: Path) -> None:
-    """The API server itself may be one of them."""
+    """The API server itself may be a static pod."""
     (folder / "web.yaml").write_text(manifest())
     node = TestNode(cluster, "node1", {"static_dir": folder, "capacity": CAPACITY}, node_user("node1"))
     node.agent = Agent(Client(Nobody()), node.runtime, node.config, cluster.clock)

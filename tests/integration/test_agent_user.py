@@ -1,4 +1,4 @@
-"""The status tells whom a running container was started as."""
+"""The status reports the user that a running container was started as."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files made of objects follow them by watch, and tokens are renewed when they are due."""
+"""Files made from objects follow them by watch, and tokens are renewed when due."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def node(cluster: Cluster) -> TestNode:
 
 @pytest.fixture
 def asked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, ...]]:
-    """What the agent asks of the API: (verb, kind, selector or subresource)."""
+    """The agent's requests to the API: (verb, kind, selector or subresource)."""
     seen: Counter[tuple[str, ...]] = Counter()
     client = cluster.native
     follow, find, create = client.follow, client.find, client.create

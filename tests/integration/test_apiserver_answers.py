@@ -1,4 +1,4 @@
-"""Answers of the whole server to requests that the recordings do not hold: code and message are Kubernetes' own."""
+"""Responses of the whole server to requests that the recordings lack have Kubernetes' codes and messages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Parts of stored objects: what a patch shares with them stays as it is, and metadata is shown without the rest.
+"""Stored objects share parts with patched ones: a patch does not change them, and metadata is served without the rest.
 
-Patches of status and size share with the stored object what they leave alone.
+Patches of status and size share the unchanged parts with the stored object.
 """
 
 from __future__ import annotations

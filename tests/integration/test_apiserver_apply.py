@@ -1,4 +1,4 @@
-"""Configurations that are applied to pods and cannot be: answered as Kubernetes 1.36 answers."""
+"""Invalid configurations applied to pods are rejected as Kubernetes 1.36 rejects them."""
 
 from __future__ import annotations
 

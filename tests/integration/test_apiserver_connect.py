@@ -1,4 +1,4 @@
-"""CONNECT: admission and authorization of exec, port-forward and proxies, and what proxies pass on."""
+"""CONNECT: admission and authorization of exec, port-forward and proxies, and what proxies forward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Many clients, slow clients, long answers: what one of them does costs the others little, and never the server."""
+"""Many clients, slow clients, long responses: each of them costs other clients little, and never brings the
+server down.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ async def admin(server: ApiServer, tmp_path: Path) -> AsyncIterator[aiohttp.Clie
 
 
 async def fill(admin: aiohttp.ClientSession, count: int = 700) -> None:
-    """More than what is sent in one piece, and more than what is kept encoded."""
+    """More data than is sent in one piece, and more than is kept encoded."""
 
     async def create(number: int) -> None:
         body = {"metadata": {"name": f"m{number:04}"}, "data": {"text": "x" * 1000}}

@@ -1,4 +1,4 @@
-"""Custom resources really served: schema, versions, status, scale, columns, and their end."""
+"""Custom resources on a server: schema, versions, status, scale, columns, and removal of their definition."""
 
 from __future__ import annotations
 

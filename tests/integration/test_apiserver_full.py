@@ -1,4 +1,4 @@
-"""An API server on a full disk: it says so, refuses what grows, deletes what it is asked to, and starts there."""
+"""An API server on a full disk: it reports that, rejects writes that grow, executes deletions, and can be started."""
 
 from __future__ import annotations
 

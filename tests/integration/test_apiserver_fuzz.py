@@ -1,4 +1,4 @@
-"""Whatever a client sends, the answer is Kubernetes' or a refusal: never a crash, and never a 5xx of our own."""
+"""Every request gets Kubernetes' response or an error: never a crash, and never a 5xx of podfit's own."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ KNOWN_500 = (
     "doesn't match",
     "more than one PodDisruptionBudget",
 )
-"""Kubernetes answers these with a 500 itself."""
+"""Requests that Kubernetes itself answers with a 500."""
 
 
 class Host:
-    """One server for the whole module, on a loop of its own."""
+    """One server for the whole module, on its own event loop."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -169,7 +169,7 @@ SHAPES = ["", *(f"application/json;as={word};v=v1;g=meta.k8s.io" for word in ("T
 
 
 def soon(query: dict[str, str]) -> bool:
-    """Revisions far in the future are waited for; that is another test."""
+    """The server waits for revisions far in the future; another test covers that."""
     return len(query.get("resourceVersion", "")) < 3
 
 

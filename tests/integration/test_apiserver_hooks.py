@@ -1,4 +1,4 @@
-"""Hooks that know a resource by another version, and conditions about what the user may do."""
+"""Webhooks for another version of a resource, and match conditions about the user's permissions."""
 
 from __future__ import annotations
 

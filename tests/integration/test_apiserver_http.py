@@ -1,4 +1,4 @@
-"""The server over real sockets: TLS, identities, streams, limits, and what it hands on to nodes and other servers."""
+"""The server over real sockets: TLS, identities, streams, limits, and requests forwarded to nodes and other servers."""
 
 from __future__ import annotations
 

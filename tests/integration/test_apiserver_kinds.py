@@ -21,7 +21,7 @@ async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
 
 
 async def until(ask: Asker, path: str, wanted: Callable[[Any], bool]) -> None:
-    """The hub hands changes to the part that acts on them; it needs a few turns of the event loop."""
+    """The hub delivers changes to the component that acts on them; it needs a few iterations of the event loop."""
     async with asyncio.timeout(60):
         while not wanted((await ask("GET", path))[1]):
             await asyncio.sleep(0)
@@ -100,7 +100,7 @@ async def test_a_volume_says_since_when_it_is_in_its_phase(ask: Asker) -> None:
 
 
 async def test_a_dry_run_answers_what_would_be_stored(ask: Asker) -> None:
-    """Empty lists that are always printed are null in the store of Kubernetes, and in the answer."""
+    """Empty lists without omitempty are null in the store of Kubernetes, and in the response."""
     path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
     body = {"metadata": {"name": "a"}, "addressType": "IPv4", "endpoints": [], "ports": []}
     _, dry = await ask("POST", path, body, dryRun="All")

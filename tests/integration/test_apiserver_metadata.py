@@ -1,4 +1,4 @@
-"""Metadata that is refused, as often and in the words that Kubernetes 1.36 refuses it with."""
+"""Invalid metadata is rejected with the number and wording of errors of Kubernetes 1.36."""
 
 from __future__ import annotations
 

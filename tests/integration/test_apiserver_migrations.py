@@ -1,4 +1,4 @@
-"""pods/migrate: who may move a VM pod where, in which steps, and what others' writes cannot change."""
+"""pods/migrate: who may move a VM pod and where, in which steps, and which writes of others have no effect."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
             await asker("POST", "/api/v1/nodes", {"metadata": {"name": name}})
             code, _ = await asker("PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, MERGE)
             assert code == 200
-            # A new node is not ready until a controller has seen it.
+            # A new node is not ready until a controller has processed it.
             await asker("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}}, MERGE)
         yield asker
 
@@ -196,7 +196,7 @@ async def test_the_target_node_sees_the_pod_and_other_nodes_do_not(ask: Asker) -
     assert code == 200 and [one["metadata"]["name"] for one in found["items"]] == ["p"]
     assert (await ask("GET", "/api/v1/pods", user=as_node("small"), fieldSelector=selector))[0] == 403
     async with asyncio.timeout(60):
-        # The authorizer follows the store's log, a turn of the loop behind it.
+        # The authorizer follows the store's log, one iteration of the event loop behind.
         while (await ask("GET", f"{PODS}/p", user=as_node("two")))[0] != 200:
             await asyncio.sleep(0)
     assert (await ask("GET", f"{PODS}/p", user=as_node("small")))[0] == 403

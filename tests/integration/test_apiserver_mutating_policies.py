@@ -24,7 +24,7 @@ async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
 
 
 def mutation(text: str) -> dict[str, Any]:
-    """A JSON patch where the expression makes a list."""
+    """A JSON patch if the expression is a list."""
     if "JSONPatch" in text:
         return {"patchType": "JSONPatch", "jsonPatch": {"expression": text}}
     return {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": text}}

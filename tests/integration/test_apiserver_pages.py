@@ -1,4 +1,4 @@
-"""Lists page by page and as metadata only, and objects in the way of a create: answered as Kubernetes 1.36 answers."""
+"""Paginated lists, metadata-only lists, and creates of existing objects get the responses of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pod Security on a server: what clients see of a namespace's labels, warnings in headers included."""
+"""Pod Security on a server: the effects of a namespace's labels on clients, warnings in headers included."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MISSING = (
 
 
 async def send(server: ApiServer, method: str, path: str, body: Any) -> tuple[int, Any, list[str]]:
-    """The status, the answer, and the texts of its warnings."""
+    """The status, the response, and the texts of its warnings."""
     media = "application/merge-patch+json" if method == "PATCH" else "application/json"
     answer = await server.handle(Request(method, path, {}, {"content-type": media}, json.dumps(body).encode(), ADMIN))
     quoted = [value.removeprefix('299 - "')[:-1] for name, value in answer.headers if name == "Warning"]
@@ -80,7 +80,7 @@ async def test_a_namespace_is_restricted_step_by_step(tmp_path: Path) -> None:
         code, _, warnings = await send(server, "POST", PODS, pod("hard", **HARD))
         assert (code, warnings) == (201, [])
 
-        # Existing pods stay as they are: only new images are checked.
+        # Existing pods do not change: only new images are checked.
         code, _, _ = await send(server, "PATCH", f"{PODS}/soft", {"metadata": {"labels": {"x": "y"}}})
         assert code == 200
         debugger = {"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}}

@@ -1,4 +1,4 @@
-"""Pod-level resources: what is filled in, the class they make, and what a resize may change, as in Kubernetes 1.36."""
+"""Pod-level resources: defaults, QoS class, and what a resize may change, as in Kubernetes 1.36."""
 
 from __future__ import annotations
 

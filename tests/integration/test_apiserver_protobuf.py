@@ -1,4 +1,4 @@
-"""Answers in protobuf hold what the same answers hold in JSON."""
+"""Responses in protobuf have the same content as those in JSON."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def send(server: ApiServer, method: str, path: str, body: Any = None, acce
 
 
 def without_nothing(value: Any) -> Any:
-    """Protobuf does not tell an empty field from one that is not there."""
+    """Protobuf does not distinguish an empty field from an absent one."""
     if isinstance(value, dict):
         kept = {key: without_nothing(inner) for key, inner in value.items()}
         return {key: inner for key, inner in kept.items() if inner not in (None, {}, [])}

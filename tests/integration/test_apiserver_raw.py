@@ -1,4 +1,4 @@
-"""What is no HTTP, or HTTP that nobody means, gets an answer and leaves no traceback in the log."""
+"""Bytes that are not HTTP, and unusual HTTP, get a response and leave no traceback in the log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
 
 
 async def sent(server: ApiServer, data: bytes) -> tuple[int, bytes]:
-    """The status and the first piece of the answer to bytes sent as they are."""
+    """The status and the first piece of the response to raw bytes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.front.port)
     writer.write(data)
     try:

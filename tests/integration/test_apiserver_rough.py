@@ -1,4 +1,4 @@
-"""Clients that misbehave on the wire: the server answers or hangs up, and nobody else notices."""
+"""Clients that misbehave on the connection: the server responds or closes it, and other clients are not affected."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def dial(server: ApiServer, context: ssl.SSLContext) -> Wire:
 
 
 async def until_closed(reader: asyncio.StreamReader) -> bytes:
-    """All the server says before it hangs up."""
+    """Everything the server sends before it closes the connection."""
     received = b""
     async with asyncio.timeout(10):
         try:
@@ -94,7 +94,7 @@ async def test_a_chunked_body_above_the_limit_is_refused_too(server: ApiServer, 
 
 
 async def test_a_body_is_never_unpacked(admin: aiohttp.ClientSession) -> None:
-    """Kubernetes takes no compressed bodies either: it reads them as they are."""
+    """Kubernetes does not decompress bodies either: it reads them as they are."""
     bomb = gzip.compress(b" " * (20 * BODY_LIMIT))
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     async with admin.post(MAPS, data=bomb, headers=headers) as answer:

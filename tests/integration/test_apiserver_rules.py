@@ -1,4 +1,6 @@
-"""Validation rules of custom resources on a server: refused when they may cost too much, ended when they do."""
+"""Validation rules of custom resources on a server: rejected if their estimated cost is too high, cancelled if
+the actual cost is.
+"""
 
 from __future__ import annotations
 

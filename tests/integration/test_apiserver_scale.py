@@ -30,7 +30,7 @@ class Scaler(Asker):
         return await self("PATCH", f"{SETS}/web/scale", body, APPLY, fieldManager=manager, force=force)
 
     async def owners(self) -> dict[tuple[str, str, str], Object]:
-        """By (manager, operation, subresource)."""
+        """Owned fields by (manager, operation, subresource)."""
         _, obj = await self("GET", f"{SETS}/web")
         return {
             (row["manager"], row["operation"], row.get("subresource", "")): row

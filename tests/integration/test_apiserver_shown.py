@@ -1,4 +1,4 @@
-"""How answers look: token reviews, indentation for people, tables of scales, warnings beside refusals."""
+"""The form of responses: token reviews, indentation for people, tables of scales, warnings beside errors."""
 
 from __future__ import annotations
 

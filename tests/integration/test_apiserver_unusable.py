@@ -1,4 +1,4 @@
-"""No stored object, and no listener that fails, stops the server, its watches or its next start."""
+"""Neither an unusable stored object nor a failing listener stops the server, its watches or its next start."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 async def watches_work(server: ApiServer) -> bool:
-    """Whether a watcher that waits at the hub gets the event about a new object."""
+    """Whether a watcher at the hub gets the event about a new object."""
     answer = await ask(server, "GET", CONFIG_MAPS, watch="true", resourceVersion=str(server.config.store.revision))
     assert answer.stream is not None
     async with asyncio.timeout(10):
@@ -159,7 +159,7 @@ async def test_a_namespace_whose_dialect_is_not_text_has_the_default_one(tmp_pat
 
 
 def odd(kind: Kind, name: str, junk: Any) -> dict[str, Any]:
-    """An object of the kind with junk where clients of a dialect are shown something else than what is stored."""
+    """An object of the kind with invalid data in the fields whose representation depends on the dialect."""
     container = {"name": "c", "resources": {"requests": junk}, "resizePolicy": [junk]}
     status = {"name": "c", "resources": {"requests": junk}, "allocatedResources": junk}
     fields: dict[str, Any] = {

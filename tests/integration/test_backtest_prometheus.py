@@ -1,4 +1,6 @@
-"""`podfit backtest --prometheus`: on a real Prometheus with eight days of history, and on ones that lie."""
+"""`podfit backtest --prometheus` on a real Prometheus with eight days of history, and on ones that send wrong
+responses.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def end() -> int:
 
 @pytest.fixture
 async def prometheus(tmp_path: Path, end: int) -> AsyncIterator[str]:
-    """Two pods of a Deployment one after the other, a StatefulSet with a gap, and a pod whose counter was reset."""
+    """Two consecutive pods of a Deployment, a StatefulSet with a gap, and a pod whose counter was reset."""
     folder = tmp_path / "prometheus"
     folder.mkdir()
     past = History(end)

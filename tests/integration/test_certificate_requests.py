@@ -1,4 +1,4 @@
-"""Signing requests against the real API server: who approves what, and what comes of it."""
+"""Signing requests against the real API server: who approves which, and with what result."""
 
 import asyncio
 import base64
@@ -45,7 +45,7 @@ def request(name: str, groups: list[str], signer: str, usages: list[str], *names
 
 
 async def approver_of(whole: Whole, signer: str) -> Client:
-    """Jane, who may read requests and approve those of one signer."""
+    """A user who may read requests and approve those of one signer."""
     rules = [
         {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["get", "create"]},
         {

@@ -16,7 +16,7 @@ from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 FEW = settings(max_examples=40, deadline=None)
 ONE, OTHER = CurveKey(("default", "one"), "main"), CurveKey(("default", "other"), "main")
 Sample = tuple[int, float, int, int]
-"""Container, time, millicores, bytes."""
+"""A sample: container, time, millicores, bytes."""
 
 
 @given(st.lists(st.floats(1e-5, 1e4), max_size=20))

@@ -1,5 +1,6 @@
-"""Bodies of any shape, sent to pods of every dialect by every verb: each gets the answer of a client's mistake, or of a
-change, and never one of the server's own failure. Nothing is stored: every write is a dry run."""
+"""Bodies of any form, sent to pods of every dialect by every verb: each gets a client error or the result of a
+change, and never a server error. Nothing is stored: every write is a dry run.
+"""
 
 from __future__ import annotations
 
@@ -153,7 +154,7 @@ def changed(value: Any, path: Place, junk: Any) -> Any:
 
 
 def patch_to(value: Any, path: Place, junk: Any) -> Any:
-    """A merge patch that reaches the path; elements of lists go by their names."""
+    """A merge patch that reaches the path; list elements are addressed by name."""
     if not path:
         return copy.deepcopy(junk)
     key = path[0]

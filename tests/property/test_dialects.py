@@ -1,4 +1,4 @@
-"""Dialects are lenses: what a client is shown and writes back unchanged is what was stored, in every state."""
+"""A client that reads an object in any dialect and writes it back unchanged leaves the stored object unchanged."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ STATES = st.sampled_from(
 
 @st.composite
 def containers(draw: st.DrawFn, name: str) -> tuple[Object, Object | None]:
-    """A container, and what its node reports on it, if anything."""
+    """A container, and its node's report on it, if any."""
     container: Object = {"name": name, "image": "i", "resources": draw(SIZES)}
     if listed := draw(POLICIES):
         container["resizePolicy"] = listed
@@ -105,7 +105,7 @@ def test_an_object_written_back_unchanged_equals_the_stored_one(dialect: Dialect
 @settings(max_examples=300)
 @given(pod=pods())
 def test_every_native_state_fits_the_types_of_every_dialect(dialect: Dialect, pod: Object) -> None:
-    """Nothing that it shows is a field that its own clients would not know."""
+    """None of the fields in a representation is unknown to the dialect's own clients."""
     shown = dialect.show(POD, pod)
     read = convert(shown, dialect.struct(POD), field_validation="Strict")
     assert read.warnings == []
@@ -136,7 +136,7 @@ def test_a_namespace_that_goes_through_all_dialects_loses_nothing(pod: Object, w
 @settings(max_examples=300)
 @given(pod=pods(), more=st.sampled_from(["Ready", "Initialized"]))
 def test_a_report_of_something_else_keeps_the_state_of_a_resize(dialect: Dialect, pod: Object, more: str) -> None:
-    """A node that patches another condition leaves what is allocated, and what is pending or in progress."""
+    """A node that patches another condition does not change the allocation or the state of a resize."""
     shown = copy.deepcopy(dialect.show(POD, pod))
     listed = [one for one in shown["status"].get("conditions") or () if one["type"] != more]
     shown["status"]["conditions"] = [*listed, {"type": more, "status": "True"}]

@@ -1,4 +1,4 @@
-"""Whether a JSON text holds a key twice is guessed cheaply; the guess may be wrong in one direction only."""
+"""A cheap check guesses whether a JSON text contains a key twice; it may be wrong in one direction only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The static CPU policy under churn: pods come, are resized and go, on machines of many shapes."""
+"""The static CPU policy while pods are created, resized and deleted, on machines with many topologies."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_resized_container_moves_as_little_as_possible(
 
 
 class Churn(RuleBasedStateMachine):
-    """What the node assigns to pods, step by step."""
+    """The CPUs that the node assigns to pods, step by step."""
 
     @initialize(topology=SHAPES, reserved=st.integers(1, 2))
     def boot(self, topology: Topology, reserved: int) -> None:
@@ -142,7 +142,9 @@ class Churn(RuleBasedStateMachine):
 
 
 def effective(claims: list[Claim]) -> int:
-    """What scheduler and node count for the pod: the larger of its life and each step of its start."""
+    """The amount that scheduler and node count for the pod: the larger of its running phase and each step of
+    its start.
+    """
     beside, most = 0, 0
     for claim in claims:
         if claim.kind == SIDECAR:

@@ -1,4 +1,4 @@
-"""A list that is put together item by item is the list: whatever its encoding, its items and its frame."""
+"""A list assembled item by item equals the list encoded as a whole, in every encoding."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Whoever controls an object, or did, hears of every change of it; of an orphan those who may adopt it, when it is
-another than before."""
+"""The present and previous controllers of an object are notified of every change of it; controllers that may
+adopt an orphan are notified if it differs from before.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +31,11 @@ metadata = st.fixed_dictionaries(
 changes = st.lists(
     st.tuples(st.sampled_from("xy"), st.sampled_from((False, False, True)), st.booleans(), metadata), max_size=12
 )
-"""Of which pod, whether it goes, whether what stays is the same in fact or only alike, and what is said now."""
+"""Which pod, whether it is deleted, whether the rest is identical or merely equal, and its new values."""
 
 
 def expected(before: Object | None, after: Object | None) -> tuple[set[tuple[str, str]], bool]:
-    """Who hears, and whether the object is offered to all who may adopt it."""
+    """The owners notified, and whether the object is offered to all controllers that may adopt it."""
     owners = {
         (above["kind"], above["name"])
         for obj in (before, after)

@@ -1,4 +1,4 @@
-"""Laws that patches, apply and decoding keep for any object."""
+"""Laws that patches, apply and decoding obey for any object."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_apply_without_force_changes_nothing_it_does_not_own(live: Any, wanted: 
 
 
 def without_empty_lists(value: Any) -> Any:
-    """An empty list claims nothing, so nobody takes it away again."""
+    """An empty list claims no ownership, so no later apply removes it."""
     if isinstance(value, dict):
         return {key: without_empty_lists(item) for key, item in value.items() if item != []}
     return [without_empty_lists(item) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,6 @@
-"""The Pod Security standards on any pod: the checks always answer, and what restricted allows, baseline allows too."""
+"""The Pod Security standards on any pod: the checks never fail, and a pod that restricted allows is allowed by
+baseline.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every policy: sizes come from the past alone, from the container's own usage, and grow with it."""
+"""Every policy: sizes depend only on past usage of the container itself, and grow with it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_containers_sizes_do_not_depend_on_the_others(name: str, resource: str
 @FEW
 @given(seed=st.integers(0, 2**32 - 1), power=st.integers(-1, 4))
 def test_sizes_scale_with_usage_and_prices(name: str, resource: str, seed: int, power: int) -> None:
-    """`default` has fixed buckets and minimums, as upstream; the others decide by what capacity is worth."""
+    """`default` has fixed buckets and minimums, as upstream; the others decide by the value of capacity."""
     one, factor = usage(seed, resource), 2.0**power
     larger = Series((one.usage * factor).astype(np.float32), one.step_s, resource)
     costs = Costs()

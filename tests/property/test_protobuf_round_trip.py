@@ -1,4 +1,4 @@
-"""Whatever a built-in kind can hold survives the way from JSON to protobuf and back."""
+"""Every field of a built-in kind survives conversion from JSON to protobuf and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A change of a pod that no ReplicaSet is woken for is one that it would answer with the same status."""
+"""A change of a pod that wakes no ReplicaSet would not have changed its status."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ pod = st.fixed_dictionaries(
 
 
 def counted(one: Object) -> list[object]:
-    """All that a ReplicaSet asks of a pod when it counts."""
+    """Everything that a ReplicaSet reads of a pod to count it."""
     return [
         one["metadata"]["uid"],
         one["metadata"].get("labels") or {},

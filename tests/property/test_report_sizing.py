@@ -1,4 +1,4 @@
-"""Sizes of a report, for any use and any sizes of now."""
+"""Sizes of a report, for any usage and any current sizes."""
 
 from __future__ import annotations
 

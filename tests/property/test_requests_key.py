@@ -1,4 +1,4 @@
-"""Sums may be looked up by what they depend on: pods that tell the same ask for the same."""
+"""Pods with equal lookup keys have equal sums of requests, so sums may be cached by key."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PODS = st.fixed_dictionaries({"metadata": METADATA, "spec": SPECS, "status": STA
 @given(st.data(), st.booleans())
 def test_pods_with_equal_keys_have_equal_requests(data: st.DataObject, use_status: bool) -> None:
     one = data.draw(PODS)
-    # Mostly two that are alike but for a part: pods drawn apart hardly ever tell the same.
+    # Mostly pairs that differ in one part: pods drawn independently hardly ever have equal keys.
     part = data.draw(st.sampled_from(("metadata", "spec", "status", "phase")))
     other = (
         {**one, part: data.draw(PODS)[part]} if part != "phase" else {**one, "status": {**one["status"], "phase": ""}}
@@ -54,7 +54,7 @@ def test_pods_with_equal_keys_have_equal_requests(data: st.DataObject, use_statu
     if reported:
         assert pod_requests(one, use_status=use_status) == pod_requests(other, use_status=use_status)
     if use_status:
-        # Equal maps may be written in another order, and told apart by that.
+        # Equal maps may be written in another order, which may give them different keys.
         same = same_requests(one, other)
         assert same or not reported
         assert not same or pod_requests(one, use_status=True) == pod_requests(other, use_status=True)

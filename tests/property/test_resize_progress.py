@@ -1,4 +1,4 @@
-"""What the agent reports of a resize is what every reader gets back."""
+"""Every reader gets back the state of a resize that the agent reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A verdict on a resize excuses nobody from counting a newer spec."""
+"""A verdict on a resize does not exempt a newer spec from being counted."""
 
 from __future__ import annotations
 
@@ -64,5 +64,5 @@ def test_all_readers_of_a_verdict_agree_on_whether_it_is_outdated(observed: int,
 
 @given(st.sampled_from([{}, {"observedGeneration": 0}, {"observedGeneration": None}]), GENERATIONS)
 def test_a_verdict_without_a_generation_counts(named: dict[str, Any], generation: int) -> None:
-    """Nodes that do not report generations would otherwise never be believed."""
+    """Otherwise the verdicts of nodes that do not report generations would never count."""
     assert is_resize_infeasible(pod(9, 1, generation, {"reason": "Infeasible", **named}))

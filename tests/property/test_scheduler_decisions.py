@@ -1,4 +1,4 @@
-"""The vectorised scheduler against a slow one that is easy to believe, on small random clusters."""
+"""The vectorised scheduler against a slow reference implementation, on small random clusters."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def pods(draw: st.DrawFn, name: str) -> Object:
 
 @st.composite
 def clusters(draw: st.DrawFn, most: int = 6) -> tuple[list[Object], list[Object], Object]:
-    """Nodes, pods on them (wherever, even where they would not be put), and a pod that wants a node."""
+    """Nodes, pods on them (even where they would not be placed), and a pod that needs a node."""
     there = draw(nodes())
     running = []
     for number in range(draw(st.integers(0, most))):
@@ -118,7 +118,7 @@ def clusters(draw: st.DrawFn, most: int = 6) -> tuple[list[Object], list[Object]
 
 @st.composite
 def resized(draw: st.DrawFn, pod: Object) -> Object:
-    """The pod with other requests, or another size told by its node; what did not change is shared."""
+    """The pod with other requests, or another size reported by its node; unchanged parts are shared."""
     amounts = {"cpu": f"{draw(st.integers(0, 9))}00m", **draw(st.sampled_from([{}, {"example.com/gpu": "1"}]))}
     sizes = {"requests": amounts, "limits": {"cpu": f"{draw(st.integers(1, 3))}"}}
     if draw(st.booleans()):
@@ -151,7 +151,7 @@ def label(node: Object, key: str) -> str | None:
 
 
 def believable(pod: Object, node: Object, there: list[Object], running: list[Object]) -> bool:
-    """Whether the node takes the pod, asked one rule after the other."""
+    """Whether the node accepts the pod, by checking one rule after the other."""
     spec = pod["spec"]
     tolerations = spec.get("tolerations") or []
     where = {one["metadata"]["name"]: one for one in there}
@@ -312,7 +312,7 @@ def test_an_incremental_snapshot_equals_one_built_from_scratch(
             observer.pod(now_pods[name], one)
             now_pods[name] = one
         else:
-            # Asking in between fills the caches that later events must keep right.
+            # Queries in between fill the caches that later events must keep correct.
             board.place(pod)
     fresh = Board(snapshot_of(now_nodes.values(), now_pods.values(), NAMESPACES), seed=3)
     assert explain(pod, board) == explain(pod, fresh)

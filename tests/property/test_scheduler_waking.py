@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: nobody waits who could run, and nothing is promised twice."""
+"""For any order of events, no pod waits that could run, and no capacity is promised twice."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _container(size: int) -> Object:
 
 
 class Waking(RuleBasedStateMachine):
-    """The scheduler without its cluster: watches are told by hand, writes go nowhere."""
+    """The scheduler without its cluster: the test delivers watch events, and writes are discarded."""
 
     @initialize()
     def start(self) -> None:
@@ -101,7 +101,7 @@ class Waking(RuleBasedStateMachine):
         self._turn(fail=True)
 
     def _turn(self, fail: bool) -> None:
-        """The scheduler decides; then its bindings arrive, or are refused and taken back."""
+        """The scheduler decides; then its bindings arrive, or are rejected and undone."""
         self.scheduler.turn()
         for key in list(self.observer.assumed):
             before = self.pods[key[1]]

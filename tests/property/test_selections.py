@@ -1,4 +1,4 @@
-"""A selection says the same of records, of which it decodes little, and of the objects of a change between them."""
+"""A selection gives the same result for records, of which it decodes little, and for decoded objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LABELS = st.one_of(st.none(), st.dictionaries(st.sampled_from(("x", "y")), st.sa
 
 @st.composite
 def objects(draw: st.DrawFn, kind: Kind) -> dict[str, Any]:
-    """With some of the fields that the kind can be selected by."""
+    """Objects with some of the fields by which the kind can be selected."""
     names = sorted(SELECTABLE[kind.group, kind.plural])
     meta: dict[str, Any] = {"name": draw(st.sampled_from("ab")), "namespace": "ns"}
     if (labels := draw(LABELS)) is not None:

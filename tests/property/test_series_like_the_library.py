@@ -1,4 +1,4 @@
-"""Series that count in plain numbers show what the library's own would."""
+"""Series that count in plain numbers render as the client library's own would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any scenario: the same seed gives the same run, nothing contradicts itself, and arrays decide as objects do."""
+"""Any scenario: the same seed gives the same run, invariants hold, and arrays decide as objects do."""
 
 from __future__ import annotations
 
@@ -131,7 +131,9 @@ def test_invariants_hold_after_every_step_and_the_same_seed_gives_the_same_run(s
 @settings(max_examples=30, deadline=None)
 @given(scenarios())
 def test_every_pod_is_in_one_place_in_every_step(scenario: Scenario) -> None:
-    """Samples and pending time together are no more than all pods have; without faults the rest is starting up."""
+    """Samples and pending time together do not exceed the lifetime of all pods; without faults the rest is
+    starting up.
+    """
     tally = simulate(replace(scenario, faults=())).tally
     whole = scenario.pods * scenario.steps
     pending = round(float(tally.pending_s.sum()) / scenario.step_s)
@@ -142,7 +144,7 @@ def test_every_pod_is_in_one_place_in_every_step(scenario: Scenario) -> None:
 @settings(max_examples=30, deadline=None)
 @given(scenarios())
 def test_no_pod_waits_that_the_scheduler_would_place(scenario: Scenario) -> None:
-    """Pods of a shape that was refused are not asked about again in a pass: the answer would be the same."""
+    """Pods of a kind that was refused are not tried again in a pass, because the result would be the same."""
     plain = tuple(replace(workload, priority=0) for workload in scenario.workloads)
     scenario = replace(scenario, workloads=plain, duration_s=2 * HOUR)
     cluster = Cluster(scenario)

@@ -1,4 +1,4 @@
-"""A resize looks at what it changes only. The long way, over the whole spec, comes to the same."""
+"""A resize validates only what it changes. Validation of the whole spec gives the same result."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def patches() -> st.SearchStrategy[Object]:
 
 
 Resized = tuple[Object, Object, list[FieldError]]
-"""The pod as admission sees it, as it would be written, and what is wrong with it."""
+"""The pod as admission receives it, as it would be written, and its errors."""
 
 
 def patched(stored: Object, patch: Object) -> tuple[Object, bool | None]:
@@ -97,7 +97,7 @@ def patched(stored: Object, patch: Object) -> tuple[Object, bool | None]:
 
 
 def in_short(stored: Object, patch: Object) -> Resized:
-    """As a PATCH of pods/resize."""
+    """Writes it as a PATCH of pods/resize."""
     new, sizes_only = patched(stored, patch)
     admitted = copy.deepcopy(new)
     resized = PODS.prepare_resize(new, stored, sizes_only)
@@ -105,7 +105,7 @@ def in_short(stored: Object, patch: Object) -> Resized:
 
 
 def in_full(stored: Object, patch: Object) -> Resized:
-    """As if the specs differed in more than sizes."""
+    """Treats the specs as if they differed in more than sizes."""
     with (
         mock.patch("podfit.apiserver.strategy.pod.pods.differs_in_sizes_only", return_value=False),
         mock.patch("podfit.apiserver.subresources.resize.differs_in_sizes_only", return_value=False),

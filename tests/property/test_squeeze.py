@@ -12,7 +12,9 @@ sizes = st.integers(MI, 1 << 40)
 
 
 def probed(used: int, needs: int) -> tuple[int, list[int]]:
-    """A container that stalls as soon as it has less than it needs; what the probe finds, and its brakes."""
+    """A container that stalls as soon as it has less than it needs; the working set that the probe finds, and
+    the limits it sets.
+    """
     brakes, stalled, at = [], 0, 0.0
     found = begin(MemoryReading(used, 0, at))
     while isinstance(found, Lower):

@@ -1,4 +1,4 @@
-"""A rejected field of a status holds up no other."""
+"""A rejected field of a status does not prevent other fields from being written."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read(status: Status) -> dict[tuple[str, str], Any]:
 
 
 class Server:
-    """Merges patches as the API server does, and rejects any that changes a frozen element."""
+    """Merges patches as the API server does, and rejects each patch that changes a frozen element."""
 
     def __init__(self, status: Status, frozen: set[tuple[str, str]], code: int = 422) -> None:
         self.status, self.frozen, self.code, self.asked = status, frozen, code, 0

@@ -32,7 +32,7 @@ Operation = tuple[str, str, bytes, object]
 
 @dataclass
 class Model:
-    """Everything that ever happened."""
+    """Every change so far."""
 
     changes: list[Change] = field(default_factory=list)
 
@@ -55,7 +55,7 @@ class Model:
 
 
 def expectation(choice: object, current: Record | None) -> tuple[int | None, bool]:
-    """What to expect of the key, and whether that holds."""
+    """The expected record of the key, and whether the store has it."""
     standing = current.modified if current else 0
     if choice is None:
         return None, True
@@ -87,7 +87,7 @@ async def burst(store: MemoryStore | SqliteStore, model: Model, name: str, value
 
 
 def check(store: View, model: Model, share: float) -> None:
-    """At the newest revision and at one in between, for all prefixes: lists, pages, counts and what a watch tells."""
+    """At the newest revision and at one in between, for all prefixes: lists, pages, counts and watch events."""
     assert store.revision == len(model.changes) + 1
     assert 1 <= store.compacted <= store.revision
     between = store.compacted + round(share * (store.revision - store.compacted))

@@ -1,4 +1,4 @@
-"""Damage to a write-ahead log, anywhere: found whenever two acknowledged commits stand behind it."""
+"""Damage anywhere in a write-ahead log is found if at least two acknowledged commits follow it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_flipped_bit_is_found_unless_it_may_be_a_torn_end(data: st.DataObject)
     frame = -1 if at < 32 else (at - 32) // STEP
     inside = 0 if frame < 0 else (at - 32) % STEP
     found, behind = lost_commits(bytes(damaged)), commits_behind(frame)
-    # Damage to the checksum a frame claims makes the next one unreadable as well.
+    # Damage to a frame's checksum makes the next frame unreadable as well.
     hidden = 1 if 16 <= inside < 24 else 0
     if behind - hidden >= 2:
         assert found

@@ -1,4 +1,6 @@
-"""A strategic merge patch costs what it changes: all else stays the same object, and nothing of the patch is kept."""
+"""A strategic merge patch costs time for what it changes: everything else stays the same object, and no part of
+the patch is kept.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +29,20 @@ amounts = st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from(["
 
 
 def objects(null: bool, **fields: Json) -> Json:
-    """Objects with some of these fields, in any order; a patch may also say null."""
+    """Objects with some of these fields, in any order; a patch may also contain null."""
     some = {name: st.none() | value if null else value for name, value in fields.items()}
     made = st.fixed_dictionaries({}, optional=some)
     return made.flatmap(lambda found: st.permutations(list(found)).map(lambda keys: {key: found[key] for key in keys}))
 
 
 def keyed(key: str, item: Json) -> Json:
-    """Elements whose names come once, mostly."""
+    """Elements whose names are mostly unique."""
     pairs = st.tuples(names, item).map(lambda pair: {key: pair[0], **pair[1]})
     return st.lists(pairs, max_size=4, unique_by=lambda found: str(found[key])) | st.lists(pairs, max_size=2)
 
 
 def pods(null: bool) -> Json:
-    """Pods that fit their type; as a patch, with nulls and with what is no number, too."""
+    """Pods that match their type; as a patch, also with nulls and with invalid numbers."""
     numbers = st.sampled_from([0, 1, 2, 1.0, True] if null else [0, 1, 2])
     env = keyed("name", objects(null, value=words))
     resources = objects(null, requests=amounts, limits=amounts)
@@ -66,7 +68,7 @@ def pods(null: bool) -> Json:
 
 
 def directed(patch: Any, said: st.DataObject) -> Any:
-    """A patch that says in which order lists come, and now and then something rarer."""
+    """A patch that states the order of lists, and occasionally contains something rarer."""
     for part, name, key in (("spec", "containers", "name"), ("status", "conditions", "type")):
         place = patch.get(part)
         if isinstance(place, dict) and said.draw(st.booleans()):
@@ -81,7 +83,7 @@ def _named(items: Any, key: str) -> list[Any]:
 
 
 def in_text(value: Any) -> str:
-    """Tells 1, 1.0 and true apart, which are equal to Python."""
+    """Distinguishes 1, 1.0 and true, which are equal in Python."""
     return json.dumps(value, sort_keys=True)
 
 
@@ -106,7 +108,7 @@ def test_what_stayed_the_same_need_not_be_read_again(pod: Any, patch: Any, said:
 
 
 def outcome(live: Any, patch: Any) -> tuple[Any, ...]:
-    """What becomes of a patch: the object and the warnings, or the refusal."""
+    """The outcome of a patch: the object and the warnings, or the error."""
     try:
         made = patch_object(live, patch, STRATEGIC, POD)
     except ApiError as error:
@@ -115,7 +117,7 @@ def outcome(live: Any, patch: Any) -> tuple[Any, ...]:
 
 
 def containers_of(value: Any) -> set[int]:
-    """The identities of all that can change in it."""
+    """The identities of all mutable values in it."""
     if not isinstance(value, (dict, list)):
         return set()
     inner = value.values() if isinstance(value, dict) else value

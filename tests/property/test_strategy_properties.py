@@ -1,4 +1,4 @@
-"""What must hold for any pod: defaults settle, stored objects are never touched, a resize changes sizes only."""
+"""Properties for any pod: defaulting is idempotent, stored objects are never modified, a resize changes sizes only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An object handed over in this process is read as the JSON of it would be, and nothing of it is kept."""
+"""An object passed within the process is read as its JSON would be, and no part of it is kept."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ free = st.recursive(
     max_leaves=6,
 )
 odd = st.sampled_from([("a", "b"), {1: "x"}, b"raw", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), {"a": (1,)}])
-"""What an encoder makes JSON of, and what only looks like it."""
+"""Values that an encoder converts to JSON, and values that only resemble them."""
 
 
 def objects(**fields: Json) -> Json:
@@ -71,7 +71,7 @@ given_objects = st.one_of(
 
 
 def containers_of(value: Any) -> set[int]:
-    """The identities of all that can change in it."""
+    """The identities of all mutable values in it."""
     if not isinstance(value, (dict, list)):
         return set()
     inner = value.values() if isinstance(value, dict) else value

@@ -1,4 +1,4 @@
-"""A meter's numbers count for the autoscaler as the text of metrics.k8s.io does."""
+"""For the autoscaler, a meter's numbers are equivalent to the text of metrics.k8s.io."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def reported(readings: dict[Any, tuple[float, ...]]) -> NodeRates:
 
 
 def known_to(readings: dict[Any, Any]) -> ClusterState:
-    """All of them but a pod and a container of another one."""
+    """All of them except one pod, and one container of another pod."""
     cluster = ClusterState(Config(), Fleet(Config()))
     for namespace, pod, container in readings:
         if pod != "r":

@@ -1,4 +1,4 @@
-"""Whatever a request holds, admission answers; and it never keeps a pod from starting."""
+"""Admission answers any request, and never prevents a pod from starting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The width of the recommended range: the less is known, the wider it is."""
+"""The width of the recommended range: the fewer samples there are, the wider it is."""
 
 from __future__ import annotations
 

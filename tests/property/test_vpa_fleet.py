@@ -1,4 +1,4 @@
-"""The matrix engine and the one-at-a-time model are the same model."""
+"""The vectorised engine gives the same results as the model of single containers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def random_scrapes(twins: Twins, seed: int, scrapes: int, step: int) -> None:
     random = np.random.default_rng(seed)
     count = len(twins.views)
     for number in range(scrapes):
-        # Repeated containers go in by rounds, so only scrapes without any may also be far apart or out of order.
+        # Repeated containers are ingested in rounds, so only scrapes without any may be far apart or out of order.
         repeated = repeats(seed, step)
         who = random.integers(0, count, random.integers(1, 2 * count + 1)) if repeated else np.arange(count)
         jitter = random.integers(-step // 2 if seed % 3 == 0 and not repeated else 0, 15, len(who))

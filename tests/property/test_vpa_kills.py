@@ -1,4 +1,4 @@
-"""Out-of-memory kills in any sequence of looks at a pod: each is counted once."""
+"""In any sequence of observed pod states, each out-of-memory kill is counted once."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_two_kills_within_one_second_are_two() -> None:
 
 @given(st.lists(st.sampled_from(["kill", "hidden kill", "status", "node", "node restarts"]), max_size=60))
 def test_a_kill_is_counted_once_whether_statuses_or_the_node_show_it_first(events: list[str]) -> None:
-    """The node knows every kill until it restarts; statuses show those that are not hidden, sooner or later."""
+    """The node counts every kill until it restarts; statuses show the kills that are not hidden, sooner or later."""
     count, counted, kills, shown, pending, counter, lost = Count(), 0, 0, 0, 0, 0, 0
     for event in events:
         if event.endswith("kill"):

@@ -1,4 +1,4 @@
-"""Similar containers: which are found, and what a loan from them does to sizes."""
+"""Similar containers: which ones are found, and how their samples affect sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of Prometheus, for any way in which it may scrape."""
+"""The queries sent to Prometheus, for any scrape configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A changed policy that reaches pods some at a time: how many are under way, whatever state the pods are in."""
+"""Rolling out a changed policy: how many pods are in progress at a time, whatever state they are in."""
 
 from __future__ import annotations
 

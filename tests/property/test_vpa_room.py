@@ -1,4 +1,4 @@
-"""The ledger of room: whatever the scheduler chooses, every pod whose eviction was allowed finds a node."""
+"""The account of free capacity: whatever the scheduler chooses, every successor of an evicted pod fits a node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ sizes = st.builds(amounts, st.integers(0, 12), st.integers(0, 12))
 
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[dict[str, NodeRoom], list[tuple[str, Amounts]]]:
-    """Nodes, and the pods that run there, each within the room of its node."""
+    """Nodes with the pods that run on them, which fit each node."""
     nodes: dict[str, NodeRoom] = {}
     pods = []
     for number in range(draw(st.integers(1, 4))):
@@ -47,7 +47,7 @@ def leave(node: NodeRoom, held: Amounts) -> None:
 
 
 def gone(nodes: dict[str, NodeRoom]) -> None:
-    """The evicted pods have ended."""
+    """The evicted pods have terminated."""
     for node in nodes.values():
         for resource in DIMENSIONS:
             node.used[resource] -= node.leaving[resource]
@@ -55,7 +55,7 @@ def gone(nodes: dict[str, NodeRoom]) -> None:
 
 
 def grow(ledger: RoomLedger, node: NodeRoom, cpu: int, memory: int) -> None:
-    """A pod of the node is resized in place, as far as it may be."""
+    """A pod on the node is resized in place, as far as permitted."""
     wanted = {"cpu": cpu, "memory": memory}
     safe = ledger.growth_left(node.name, wanted)
     for resource, most in safe.items():
@@ -64,7 +64,7 @@ def grow(ledger: RoomLedger, node: NodeRoom, cpu: int, memory: int) -> None:
 
 
 def schedule(data: st.DataObject, nodes: dict[str, NodeRoom], promised: list[Claim], others: list[Claim]) -> None:
-    """The scheduler places all that wait in an order and on nodes of its own."""
+    """The scheduler places all waiting pods in any order and on any nodes that fit."""
     for claim in data.draw(st.permutations([*promised, *others])):
         fitting = [node for node in nodes.values() if node.holds(claim.needed) and node.takes(claim.spec)]
         assert fitting or any(claim is other for other in others), "the successor of an evicted pod has no place"
@@ -169,7 +169,7 @@ def test_a_resize_in_place_leaves_room_for_a_successor_whose_own_node_another_po
     assert ledger.has_place(successor, held)
     leave(home, held)
     ledger.promise("successor", successor)
-    # The pending pod may go to `home`; then the successor needs 500 of the 2000 here, beside it 300 more.
+    # The pending pod may go to `home`; then the successor needs 500 of the 2000 on this node, besides 300 more.
     assert other.left("cpu") == 1700
     assert ledger.growth_left("other", {"cpu": 1700}) == {"cpu": 1200, "memory": 0}
     assert ledger.growth_left("other", {"cpu": 1100}) == {"cpu": 1100, "memory": 0}

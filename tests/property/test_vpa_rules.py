@@ -1,4 +1,4 @@
-"""The rules of the autoscaler's definition refuse exactly the amounts that webhook and recommender refuse."""
+"""The rules of the autoscaler's definition reject exactly the amounts that webhook and recommender reject."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from podfit.api.schema.celrules.rules import rule_tree
 from podfit.vpa.model.objects.allowed import contradictions
 
 CHECKED = 10
-"""Policies whose minimum and maximum the rules compare: more would cost an API server too much."""
+"""The number of policies whose minimum and maximum the rules compare: more would exceed the API server's cost limit."""
 DEFINITION = json.loads(files("podfit.apiserver").joinpath("definitions/verticalpodautoscalers.json").read_bytes())
 TREES = {
     version["name"]: rule_tree(version["schema"]["openAPIV3Schema"], root=True)
@@ -32,7 +32,7 @@ policies = st.lists(
 
 
 def refused(version: str, spec: dict[str, Any]) -> set[str]:
-    """The words of the rules that are broken."""
+    """The messages of the violated rules."""
     tree = TREES[version]
     assert tree is not None
     body = {"spec": {"targetRef": {"kind": "Deployment", "name": "web"}, **spec}}
@@ -40,7 +40,7 @@ def refused(version: str, spec: dict[str, Any]) -> set[str]:
 
 
 def _canonical(words: str) -> str:
-    """The rules quote a minimum as it is written, the webhook as Kubernetes prints it."""
+    """The rules quote a minimum as written, the webhook as Kubernetes prints it."""
     return re.sub(r'"(.*)"', lambda found: f'"{Quantity.parse(found[1]).as_written()}"', words)
 
 
@@ -49,7 +49,7 @@ def expected(policies: list[Any]) -> set[str]:
 
 
 def first_of_each(words: set[str]) -> set[str]:
-    """A rule names the first policy that breaks it: the others' numbers do not count."""
+    """A rule names the first policy that violates it: the numbers of others do not matter."""
     return {detail.split(" of ")[0] for detail in words}
 
 

@@ -1,4 +1,4 @@
-"""Laws of recommending: nothing comes from nothing, and time alone changes no number."""
+"""Properties of recommendations: without samples there is none, and time alone changes no number."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def cluster_of(policy: list[Any], in_arrays: bool) -> ClusterState:
 
 
 def feed(cluster: ClusterState, found: list[Event]) -> set[tuple[str, str]]:
-    """The containers and resources of which a sample was accepted."""
+    """The containers and resources for which a sample was accepted."""
     known: set[tuple[str, str]] = set()
     for kind, pod, container, value, after in found:
         if kind == "oom":
@@ -100,7 +100,7 @@ def test_without_new_samples_time_changes_no_size(
     feed(cluster, found)
     now = float(START + max((after for *_, after in found), default=0))
     running = [("n", pod) for pod in PODS]
-    # What is too old beside newer samples goes at the first look; after it nothing may change.
+    # Samples too old beside newer ones are dropped in the first pass; after it no number may change.
     cluster.collect_garbage(now, running)
     before = sizes(cluster)
     for pause in pauses:

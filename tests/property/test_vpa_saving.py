@@ -1,4 +1,4 @@
-"""Checkpoints made for many autoscalers at once are those made one by one."""
+"""Checkpoints computed for many autoscalers at once equal those computed one by one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def crowded(config: Config, seed: int, vpas: int, pods: int, scrapes: int, step:
 
 
 def close(mine: Any, theirs: Any) -> bool:
-    """The same but for the last bits of weights: sums were built in another order."""
+    """Equal except for the last bits of weights, because sums were computed in another order."""
     if isinstance(mine, dict):
         return bool(mine.keys() == theirs.keys()) and all(close(mine[key], theirs[key]) for key in mine)
     if isinstance(mine, float):
@@ -71,7 +71,7 @@ def test_all_at_once_is_one_by_one(
             for checkpoint in checkpoints_of(cluster, vpa, now):
                 cluster.load_checkpoint({**checkpoint, "metadata": {**checkpoint["metadata"], "namespace": id[0]}})
     members = list(cluster.vpas.values())
-    # At once first: one by one moves the references of what it reads, as upstream does.
+    # All at once first: computing one by one moves the references of what it reads, as upstream does.
     at_once = checkpoints_of_all(cluster, members, now)
     one_by_one = [checkpoints_of(cluster, vpa, now) for vpa in members]
     assert [[one["metadata"] for one in found] for found in at_once] == [

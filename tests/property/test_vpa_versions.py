@@ -1,4 +1,4 @@
-"""Autoscaler objects between v1 and v1alpha1: nothing is lost, whichever version comes first."""
+"""Conversion of autoscaler objects between v1 and v1alpha1 loses nothing, whichever version comes first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However many changes are handed out at a time: every watcher gets what concerns it, in the order it came about."""
+"""However many changes are delivered at a time, every watcher gets those that concern it, in their order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHANGES = st.lists(
     min_size=1,
     max_size=50,
 )
-"""Of what, in which namespace, of which name, and on which node it is then; None: it is gone."""
+"""Kind, namespace, name and the node after the change; None if the object is deleted."""
 WATCHES = (
     (POD, "", ""),
     (POD, "x", ""),
