@@ -29,7 +29,7 @@ async def bind(call: Call) -> Response:
 
 
 async def bind_named(call: Call) -> Response:
-    """POST bindings: the pod is the one the body names."""
+    """POST bindings: the body names the pod."""
     options = write_options(call.request.query, "CreateOptions")
     binding = await received(call, _BINDING, options.validation)
     return await _assign(call, binding, binding.setdefault("metadata", {}).get("name", ""), options.dry_run)

@@ -76,7 +76,7 @@ async def _mark_disrupted(call: Call, namespace: str, name: str) -> None:
 
 
 def _in_one_version(body: bytes) -> bytes:
-    """policy/v1beta1 has different fields for the same error."""
+    """Changes the version of an Eviction in policy/v1beta1 to policy/v1; any other body is returned as it is."""
     if b"policy/v1beta1" not in body:
         return body
     try:

@@ -1,8 +1,8 @@
 """Handles pods/resize: a resize request, from its body to the response.
 
 A client requests a new size for a running pod. The API server decides only whether the request is valid; the node's
-agent, which watches the stored pod, decides whether the node can grant it. The steps are those of
-every update (`writing/attempt`), spelled out here because this is podfit's central verb:
+agent, which watches the stored pod, decides whether the node can grant it. The steps are those of every update
+(`writing/attempt`), spelled out here because this is podfit's central verb:
 
 1. parse: the patch is merged into the stored pod (`api/patches`)
 2. mutating admission: webhooks and plugins may change the request
@@ -56,7 +56,7 @@ async def resize(call: Call) -> Response:
 
 
 class ResizeRequest:
-    """One PATCH of pods/resize."""
+    """A PATCH of pods/resize."""
 
     def __init__(self, call: Call, media: str, options: WriteOptions) -> None:
         self._call, self._media, self._options = call, media, options
@@ -93,8 +93,8 @@ class ResizeRequest:
 def fill_in(pod: Object, stored: Object) -> bool | None:
     """Sets defaults. Returns True if the pod differs from the stored one in sizes only, None if that is not known.
 
-    The merge shares everything that the patch does not name with the stored pod, and parts to be modified are copied
-    first. If nothing has to be defaulted, as after most resizes, the spec is not copied at all.
+    The merged pod shares all parts that the patch does not name with the stored pod, and parts to be modified are
+    copied first. If nothing has to be defaulted, as after most resizes, the spec is not copied at all.
     """
     pod["metadata"] = dict(pod["metadata"])
     spec, kept = pod.get("spec") or {}, stored["spec"]

@@ -76,7 +76,7 @@ def _newest(options: ListOptions) -> bool:
 
 
 async def _by_name(call: Call, selection: Chosen, options: ListOptions) -> Page:
-    """The records of a list restricted to one name: a single lookup."""
+    """The page of a list restricted to one name: a lookup in one namespace, or a scan for the name in all of them."""
     store = call.objects.store
     await _reach(store, options.revision)
     revision = store.revision

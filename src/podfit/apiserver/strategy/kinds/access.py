@@ -59,7 +59,7 @@ class RoleStrategy(_AccessStrategy):
 
 
 class BindingStrategy(_AccessStrategy):
-    """RoleBinding and ClusterRoleBinding."""
+    """The strategy of RoleBindings and ClusterRoleBindings."""
 
     update_checks = "wc"
 

@@ -141,7 +141,7 @@ def _only_removed(new: list[Object], old: list[Object], errors: Errors) -> None:
 
 
 def _masked(new: Object, old: Object, errors: Errors) -> Object:
-    """The new spec with all mutable fields restored."""
+    """The new spec with the stored values of all mutable fields, so that any difference is a forbidden change."""
     masked = dict(new)
     for key in ("containers", "initContainers"):
         if masked.get(key):
