@@ -1,4 +1,4 @@
-"""`podfit install vpa`: what it checks, applies and waits for."""
+"""`podfit install vpa`: its checks, what it applies, and when it is done."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ async def install(whole: Whole, *words: str, config: Path | None = None) -> tupl
 
 
 async def started(whole: Whole, *names: str) -> Object:
-    """Plays the node: every pod of these Deployments becomes Ready. The last Deployment, rolled out."""
+    """Simulates the node: every pod of these Deployments becomes Ready. Returns when the last Deployment is
+    rolled out.
+    """
     found: Object | None = None
     for name in names:
 

@@ -1,4 +1,4 @@
-"""Disruption budgets over pods of every kind of owner, and of none."""
+"""Disruption budgets for pods with owners of every kind, and for pods without one."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

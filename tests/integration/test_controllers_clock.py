@@ -1,4 +1,4 @@
-"""Controllers whose work is a matter of time, on a clock that the test moves."""
+"""Controllers whose work depends on time, on a clock that the test advances."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -30,10 +30,12 @@ class Timed:
     def __init__(self, client: Client, clock: FakeClock) -> None:
         self.client, self.clock = client, clock
         self.calls: list[tuple[str, str]] = []
-        """What controllers asked the server to do: (verb, path)."""
+        """The controllers' requests to the server: (verb, path)."""
 
     async def pass_time(self, seconds: float, step: float = 0.25) -> None:
-        """In steps, each long enough in turns of the loop for the writes it causes to come back as events."""
+        """Advances the clock in steps, each with enough iterations of the loop for the writes it causes to
+        return as events.
+        """
         for _ in range(round(seconds / step)):
             await self.clock.advance(step)
             for _ in range(30):
@@ -191,7 +193,7 @@ async def test_an_index_above_its_backoff_limit_fails_and_the_others_continue(ti
 
 
 async def test_a_pod_deleted_before_it_had_a_node_counts_as_failed(timed: Start) -> None:
-    # The Job waits to see how its pods end, and nobody but the collector will ever say so of this one.
+    # The Job waits for its pods to terminate, and only the garbage collector reports that this one has.
     async with timed("job-controller", "pod-garbage-collector") as one:
         spec = {"podReplacementPolicy": "Failed", "template": {"spec": pod_spec(node="", restartPolicy="Never")}}
         meta = {"name": "j", "namespace": "default"}

@@ -1,4 +1,4 @@
-"""Endpoints and EndpointSlices follow the pods of a Service, and Endpoints that others write."""
+"""Endpoints and EndpointSlices follow the pods of a Service, and Endpoints written by others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def service(whole: Whole, name: str, **spec: Any) -> None:
 
 
 async def pod(whole: Whole, name: str, app: str, ip: str) -> None:
-    """A pod on a node that nobody runs: its address is what the test says."""
+    """A pod on a node without an agent: the test sets its address."""
     meta, spec = {"name": name, "namespace": "default", "labels": {"app": app}}, {**pod_spec(), "nodeName": "elsewhere"}
     await whole.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
     ready = {"type": "Ready", "status": "True"}

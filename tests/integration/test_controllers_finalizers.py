@@ -1,4 +1,4 @@
-"""Finalizers whose owner may vanish: nothing that is deleted stays for ever."""
+"""Finalizers whose controller may be gone: no deleted object stays for ever."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -40,7 +40,7 @@ def none(pods: Pods) -> bool:
 
 
 def freed(pods: Pods) -> bool:
-    """Still there, with nobody above them and nothing that holds them."""
+    """Whether all pods still exist, without an owner and without a finalizer."""
     return bool(pods) and not any(tracked(pod) or pod["metadata"].get("ownerReferences") for pod in pods)
 
 
@@ -100,7 +100,7 @@ async def test_a_pod_that_a_job_adopts_is_tracked_and_one_that_it_releases_is_no
 
 
 async def test_the_finalizer_on_a_pod_of_another_owner_stays(whole: Whole) -> None:
-    """It is not ours to remove: somebody else put it there, and waits for it."""
+    """The finalizer is not podfit's to remove: another controller added it and waits for it."""
     body = workload("ReplicaSet", "rs", 1)
     await whole.client.create(kind_named("ReplicaSet"), body)
     (pod,) = await all_become(whole.client, POD, "default", running(1))
@@ -151,7 +151,7 @@ async def test_a_deleted_workload_is_gone_and_its_pods_are_gone_or_free(whole: W
         await all_become(whole.client, POD, "default", none)
         return
     if name == "Deployment":
-        # Its ReplicaSet is what is orphaned; the pods stay with that.
+        # The Deployment's ReplicaSet is orphaned; the pods keep their ReplicaSet.
         sets = kind_named("ReplicaSet")
         await all_become(whole.client, sets, "default", freed)
         await all_become(whole.client, POD, "default", running(count))

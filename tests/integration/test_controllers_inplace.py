@@ -1,4 +1,4 @@
-"""Workloads that resize in place say that they are updated when they are, not before."""
+"""Workloads that resize in place report that they are updated only once all sizes are in force."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -108,7 +108,7 @@ async def test_a_deployment_whose_resize_waits_too_long_exceeds_its_deadline(nar
 async def test_a_daemon_set_taken_back_in_the_middle_has_its_former_size_everywhere(tmp_path: Path) -> None:
     capacity = {"cpu": "1", "memory": "1Gi"}
     async with Whole(tmp_path, nodes=2, node_name="n", node_capacity=capacity) as two:
-        # Only one of the nodes has room for the larger daemon: the set stays half way.
+        # Only one of the nodes has capacity for the larger daemon: the set stays partly updated.
         meta = {"name": "crowd", "namespace": "default"}
         crowd = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec(cpu="800m", node="n-2")}
         await two.client.create(POD, crowd)

@@ -1,4 +1,4 @@
-"""Daemons, roll-outs, Jobs and StatefulSets against the real API server and agents on fake machines."""
+"""DaemonSets, roll-outs, Jobs and StatefulSets against the real API server and agents on fake machines."""
 
 import json
 from collections.abc import AsyncIterator
@@ -173,7 +173,7 @@ async def test_a_paused_deployment_rolls_when_it_is_resumed(whole: Whole) -> Non
     before = uids(await pods_of(whole))
     await whole.client.patch(DEPLOYMENT, "default", "web", {"spec": {"paused": True}})
     await resize(whole, DEPLOYMENT, "web", "120m")
-    # Scaling still works while paused, and shows that the controller has seen the change of the template.
+    # Scaling still works while paused, and shows that the controller has processed the change of the template.
     await whole.client.patch(DEPLOYMENT, "default", "web", {"spec": {"replicas": 3}})
     await becomes(
         whole.client,
@@ -328,7 +328,7 @@ async def test_a_finished_job_without_time_to_live_goes_with_its_pods(whole: Who
 
 
 async def test_a_deployment_is_rescaled_in_the_middle_of_a_roll_out_by_the_shares_of_its_sets(whole: Whole) -> None:
-    # The new template fits nowhere, so the roll-out stands still: 8 old pods and 5 new ones of 10, 3 more and 2 fewer.
+    # The new template fits no node, so the roll-out stops at 8 old and 5 new pods of 10: 3 more and 2 fewer.
     body = workload("Deployment", "web", 10, pod=pod_spec("1m", "1Mi", node=""))
     body["spec"]["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}}
     await whole.client.create(DEPLOYMENT, body)
@@ -377,7 +377,7 @@ async def test_a_deployment_reports_that_its_replica_set_cannot_be_created(whole
 
 
 async def test_a_parallel_stateful_set_does_not_wait_for_its_first_pod(whole: Whole) -> None:
-    # On a node that does not exist no pod ever becomes ready: ordered, there would be one.
+    # On a node that does not exist no pod becomes ready: with ordered management there would be only one.
     pod = pod_spec(node="", nodeSelector={"no": "where"})
     body = workload("StatefulSet", "db", 3, serviceName="db", podManagementPolicy="Parallel", pod=pod)
     await whole.client.create(STATEFUL, body)
@@ -414,7 +414,7 @@ async def test_a_partition_holds_the_lower_ordinals_back(whole: Whole) -> None:
     )
     sizes = {pod["metadata"]["name"]: cpus([pod]) for pod in await pods_of(whole)}
     assert sizes == {"db-0": {"100m"}, "db-1": {"100m"}, "db-2": {"120m"}}
-    # A held back pod that is lost comes back as it was.
+    # A pod below the partition that is lost is recreated with the old revision.
     lost = next(pod for pod in await pods_of(whole) if pod["metadata"]["name"] == "db-0")
     await whole.client.delete(POD, "default", "db-0")
     back = await becomes(

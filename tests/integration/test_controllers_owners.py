@@ -139,7 +139,7 @@ async def test_a_secret_for_a_token_is_filled_and_goes_with_its_account(whole: W
         return dict(answer["status"])
 
     assert (await reviewed())["user"]["username"] == "system:serviceaccount:default:robot"
-    # What somebody empties is filled again.
+    # A field that a user empties is filled again.
     await whole.client.patch(SECRET, "default", "t", {"data": {"ca.crt": None}})
     await becomes(whole.client, SECRET, "default", "t", lambda one: "ca.crt" in (one or {})["data"])
     await whole.client.delete(ACCOUNT, "default", "robot")

@@ -1,4 +1,4 @@
-"""What is in use outlives its deletion: claims, volumes, attribute classes and ranges of Services."""
+"""Objects in use outlive their deletion: claims, volumes, attribute classes and ServiceCIDRs."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

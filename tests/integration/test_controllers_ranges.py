@@ -1,4 +1,4 @@
-"""Nodes get parts of the cluster's pod range."""
+"""Nodes are assigned parts of the cluster's pod range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every controller acts by its service account, with the role that Kubernetes gives to it and no more."""
+"""Every controller acts as its own service account, with the role that Kubernetes gives to it and no more."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ PREFIX = "system:serviceaccount:kube-system:"
 
 
 class Watched(Whole):
-    """A cluster that notes what its controllers asked for, and what was refused to them."""
+    """A cluster that records its controllers' requests, and which of them were forbidden."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.refused: list[tuple[str, str, str]] = []
         self.writers: dict[str, set[str]] = {}
-        """By account, the paths that it wrote to."""
+        """The paths that each account wrote to."""
         self._news = asyncio.Event()
         handle = self.up.server.handle
 
@@ -71,7 +71,7 @@ def available(wanted: int, field: str = "readyReplicas") -> Any:
 
 
 def rolled_out(wanted: int) -> Any:
-    """The controller has seen the newest template, and all pods are ready and have it."""
+    """The controller has processed the newest template, and all pods are ready and have it."""
 
     def true(one: Object | None) -> bool:
         status = (one or {}).get("status") or {}

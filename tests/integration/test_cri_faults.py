@@ -1,4 +1,6 @@
-"""A container runtime that crashes, hangs, refuses or forgets: pods run on, limits hold, and everything converges."""
+"""A container runtime that crashes, hangs, refuses or loses state: pods keep running, limits hold, and all pods
+converge.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(missing()), reason=missi
 
 
 class Node:
-    """A runtime with one pod and one container, over a proxy."""
+    """A runtime with one pod and one container, behind a proxy."""
 
     def __init__(self, folder: Path, endpoint: str) -> None:
         self.folder, self.name = folder, f"podfit-test-{uuid.uuid4().hex[:8]}"
@@ -84,7 +86,7 @@ class Node:
         return cid
 
     async def recorded(self, container_id: str) -> api.LinuxContainerResources:
-        """What the runtime believes, not what the kernel has."""
+        """The runtime's values, not the kernel's."""
         answer = await self.runtime.client.ask("ContainerStatus", api.ContainerStatusRequest(container_id=container_id))
         return answer.status.resources.linux
 
@@ -127,7 +129,7 @@ async def test_a_change_that_the_runtime_refuses_is_reverted_in_the_kernel(node:
     before = await node.runtime.container_limits(cid)
 
     async def refuse(request: Any) -> Any:
-        assert (await node.runtime.container_limits(cid)).memory_bytes == 128 * MIB  # the kernel came first
+        assert (await node.runtime.container_limits(cid)).memory_bytes == 128 * MIB  # the kernel was written first
         raise Refusal(grpc.StatusCode.UNKNOWN, "a plugin forbids it")
 
     proxy.answers["UpdateContainerResources"] = refuse
@@ -296,7 +298,7 @@ async def test_a_change_that_a_runtime_refuses_late_is_reverted(
 
     proxy.answers["UpdateContainerResources"] = refuse_at_last
     assert await node.runtime.update_all(uid, [(cid, LimitsChange(cpu_quota_us=20_000))])
-    await until(lambda: ("confirmed", "") in node.events)  # without an answer the kernel's values stand
+    await until(lambda: ("confirmed", "") in node.events)  # without a response the kernel's values remain
     assert (await node.runtime.container_limits(cid)).cpu_quota_us == 20_000
     await until(lambda: ("refused", cid) in node.events)
     assert await node.runtime.container_limits(cid) == before and node.runtime.confirmations.refused(uid)
@@ -306,7 +308,7 @@ async def test_a_change_that_a_runtime_refuses_late_is_reverted(
 
 
 def quotas_during(node: Node, proxy: CriProxy, method: str) -> list[int | None]:
-    """Of pods, at the moment when the runtime is asked."""
+    """The values of pods at the moment when the runtime is called."""
     seen: list[int | None] = []
 
     async def check(request: Any) -> Any:
@@ -410,7 +412,7 @@ async def test_the_end_of_a_container_is_asked_for_by_one_task_however_late_the_
 
     proxy.answers["ContainerStatus"] = late
     await until(lambda: ("exited", cid) in node.events)
-    assert most <= 3  # the task, a list of everything and the runtime's own event may meet
+    assert most <= 3  # the task, a list of all containers and the runtime's own event may coincide
 
 
 # --- a containerd of their own, which these tests end ----------------------------------------------------------------
@@ -447,7 +449,7 @@ async def test_a_crash_of_the_runtime_loses_no_pod_and_restarts_none(alone: Node
     assert pod is not None and pod.alive and await alone.runtime.container(stays) == before
     await alone.runtime.update_container(stays, LimitsChange(cpu_quota_us=30_000))
     assert (await alone.runtime.container_limits(stays)).cpu_quota_us == 30_000
-    await asyncio.sleep(1.2)  # the other container ends while nobody is there to notice
+    await asyncio.sleep(1.2)  # the other container exits while the agent is not running
     await asyncio.to_thread(own.launch)
     await until(lambda: ("exited", ends) in alone.events)
     ended = await alone.runtime.container(ends)

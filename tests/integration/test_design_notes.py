@@ -1,4 +1,4 @@
-"""Notes of the designs of 2020 and 2021 for the node: volumes in memory, and pod overhead in every fit."""
+"""Notes of the designs of 2020 and 2021 for the node: memory-backed volumes, and pod overhead in every fit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def with_volume(policy: dict[str, str], *command: str) -> dict[str, Any]:
 
 
 class Cached:
-    """A pod whose container has written a file to its volume in memory."""
+    """A pod whose container has written a file to its memory-backed volume."""
 
     def __init__(self, cluster: Cluster, node: TestNode, namespace: str) -> None:
         self.cluster, self.node, self.path = cluster, node, f"/api/v1/namespaces/{namespace}/pods"

@@ -46,7 +46,7 @@ def container_of(pod: Object) -> Object:
 
 
 async def running(ask: Asker, body: Object | None = None) -> Object:
-    """A pod whose node has reported what runs."""
+    """A pod whose node has reported its status."""
     code, pod = await ask("POST", PODS, body or manifest())
     assert code == 201, pod
     one = {"name": "c", "image": "busybox", "imageID": "", "ready": True, "restartCount": 0, "state": RUNNING}
@@ -246,7 +246,7 @@ async def test_a_resize_is_held_to_the_quota_of_the_namespace(tmp_path: Path, cp
 
 
 async def test_a_node_that_restarts_admits_its_pods_at_what_is_allocated(cluster: Cluster) -> None:
-    """The second pod does not fit at what it requests, only at what it was allocated."""
+    """The second pod fits only at its allocation, not at its request."""
     node = await cluster.node("n1", capacity={"cpu": "2", "memory": "1Gi", "pods": "10"})
     ask = Asker(cluster.server)
     for name in ("p", "q"):
@@ -278,7 +278,7 @@ async def test_a_resize_that_does_not_fit_is_retried_until_it_does(cluster: Clus
 
 
 async def test_a_new_pod_gets_the_room_that_a_waiting_resize_does_not_have(tmp_path: Path) -> None:
-    """The scheduler counts what is allocated: the pod that waits for 1800m holds 500m of the node's 2 CPUs."""
+    """The scheduler counts allocations: the pod that waits for 1800m holds 500m of the node's 2 CPUs."""
     async with Whole(tmp_path, node_capacity={"cpu": "2", "memory": "1Gi"}) as whole:
         await whole.namespace("old", "2020")
         ask = Asker(whole.up.server)
@@ -296,7 +296,7 @@ async def test_a_new_pod_gets_the_room_that_a_waiting_resize_does_not_have(tmp_p
 
 
 async def test_resizes_are_handled_in_the_order_of_their_arrival(cluster: Cluster) -> None:
-    """The one that came first gets the room, though the other pod has a priority."""
+    """The pod whose resize arrived first gets the capacity, although the other pod has a higher priority."""
     node = await cluster.node("n1", capacity={"cpu": "3", "memory": "1Gi", "pods": "10"})
     ask = Asker(cluster.server)
     await ask("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 1000})
@@ -330,7 +330,7 @@ async def test_resizes_that_follow_each_other_end_at_the_latest(cluster: Cluster
 
 
 async def test_an_actor_evicts_a_pod_whose_resize_waits_too_long(cluster: Cluster) -> None:
-    """What is allocated still differs from what is requested: that is all an actor needs to see."""
+    """The allocation still differs from the request: an actor needs no more information."""
     node = await cluster.node("n1", capacity={"cpu": "1", "memory": "1Gi", "pods": "10"})
     ask = Asker(cluster.server)
     await ask("POST", PODS, manifest("100m"))

@@ -1,4 +1,6 @@
-"""The design of 2021 on an API server alone: the test is the node, and writes what a node of that design writes."""
+"""The design of 2021 on an API server alone: the test acts as the node, and writes what a node of that design
+writes.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def manifest(cpu: str = "1", **container: Any) -> Object:
 
 
 class Actor:
-    """Somebody who resizes, and the node that follows; `revision` is the last one that the node has seen."""
+    """A client that resizes, and the node that follows; `revision` is the last one that the node has read."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.ask, self.revision = Asker(cluster.server), ""
@@ -46,7 +48,7 @@ class Actor:
         return dict(pod)
 
     async def check(self) -> Object:
-        """The node refreshes what it knows of the pod."""
+        """The node reads the pod again."""
         _, pod = await self.ask("GET", f"{PODS}/p")
         self.revision = pod["metadata"]["resourceVersion"]
         return dict(pod)
@@ -54,7 +56,7 @@ class Actor:
     async def report(
         self, allocated: str | None = None, actual: str | None = None, resize: str | type | None = str
     ) -> tuple[int, Any]:
-        """The node patches the status, at the revision that it knows. `resize` None unsets it."""
+        """The node patches the status at the revision that it last read. `resize` None unsets the field."""
         pod = (await self.ask("GET", f"{PODS}/p"))[1]
         one = dict(pod["status"]["containerStatuses"][0], state={"running": {"startedAt": "2021-02-05T00:00:00Z"}})
         if allocated is not None:
@@ -72,7 +74,7 @@ class Actor:
 
 
 def state(pod: Object) -> tuple[str, str | None, str | None, str | None]:
-    """What the document's timeline shows: requested, allocated, `resize[cpu]`, actual."""
+    """The columns of the document's timeline: requested, allocated, `resize[cpu]`, actual."""
     one = (pod["status"].get("containerStatuses") or [{}])[0]
     return (
         pod["spec"]["containers"][0]["resources"]["requests"]["cpu"],

@@ -1,6 +1,6 @@
-"""Who counts a pod while it is resized, by the rule of its namespace's dialect: quotas and the scheduler.
+"""Quotas and the scheduler count a pod that is being resized by the rule of its namespace's dialect.
 
-Also how parts of podfit learn which dialect namespaces without a label speak, and what the server announces then.
+Also covers how components of podfit learn the server's default dialect, and how the server announces it.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ async def test_a_native_server_says_nothing_of_dialects_in_its_version(whole: Wh
 
 
 async def deferred_beside_a_pod_without_node(whole: Whole) -> None:
-    """A resize to 2500m waits for the room that another pod holds; a third pod of 1 is to be scheduled."""
+    """A resize to 2500m waits for the capacity that another pod holds; a third pod of 1 CPU is to be scheduled."""
     await add_pod(whole, "default", "p", "500m")
     await add_pod(whole, "default", "neighbour", "1")
     for name in ("p", "neighbour"):
@@ -159,7 +159,7 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 
 
 async def announced(whole: Whole) -> set[str]:
-    """In which documents the server lists pods/resize."""
+    """The documents in which the server lists pods/resize."""
     ask = Asker(whole.up.server)
     _, plain = await ask("GET", "/api/v1")
     _, aggregated = await ask("GET", "/api", accept=AGGREGATED)

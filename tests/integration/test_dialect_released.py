@@ -1,4 +1,4 @@
-"""What the dialects v1.31 and v1.32 answer where the native API answers otherwise: as the releases did."""
+"""Responses of the dialects v1.31 and v1.32 that differ from the native API equal those of the releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dialects at the edge of the API server: which one a namespace speaks, and what of it clients see."""
+"""Dialects at the edge of the API server: which one a namespace uses, and what clients see of it."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ async def test_a_watcher_has_to_list_again_when_its_namespace_changes_dialect(cl
 
 
 async def test_a_resize_under_way_survives_every_change_of_dialect(cluster: Cluster) -> None:
-    """It waits for room natively, is shown in each dialect, and is where it was."""
+    """The resize waits for capacity natively, is represented in each dialect, and is unchanged at the end."""
     node = await cluster.node("n1", capacity={"cpu": "1", "memory": "1Gi", "pods": "10"})
     ask, where = Asker(cluster.server), pods_in("v1.35", "/p")
     for name in ("p", "q"):
@@ -319,7 +319,7 @@ async def test_a_resize_under_way_survives_every_change_of_dialect(cluster: Clus
 
 
 async def test_resizes_end_as_asked_while_their_namespace_changes_dialect_again_and_again(cluster: Cluster) -> None:
-    """One waits for room until another pod is gone; others are accepted at once, in whichever dialect it is then."""
+    """One resize waits until another pod is gone; others are accepted at once, whatever the dialect is at that time."""
     node = await cluster.node("n1", capacity={"cpu": "1", "memory": "1Gi", "pods": "10"})
     ask, base = Asker(cluster.server), pods_in("v1.35")
     for name in ("waits", "moves", "leaves"):

@@ -1,4 +1,4 @@
-"""A meter in a process of its own, with the rights of deploy/meter alone."""
+"""A meter in its own process, with only the permissions of deploy/meter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GROUP = "v1beta1.metrics.k8s.io"
 
 
 async def as_account(whole: Whole) -> Access:
-    """The manifests applied, and a kubeconfig's worth of the account they are for."""
+    """Applies the manifests, and returns a kubeconfig for their service account."""
     for body in yaml.safe_load_all(ROLE.read_text()):
         kind, meta = kind_named(body["kind"]), body["metadata"]
         try:

@@ -37,7 +37,7 @@ def running(pod: Object | None) -> bool:
 
 
 async def measured(whole: Whole, name: str) -> None:
-    """Until the meter has told somebody of the pod."""
+    """Waits until the meter has reported the pod."""
     meter = whole.up.meter
     assert meter is not None
     meter.config = MeterConfig(interval_s=1.1)
@@ -73,7 +73,7 @@ async def test_the_group_is_announced(tmp_path: Path) -> None:
 
 
 async def test_a_meter_of_its_own_process_is_aggregated(tmp_path: Path) -> None:
-    """It joins with a kubeconfig, is found by its APIService and answers the API server only."""
+    """The meter joins with a kubeconfig, is found by its APIService and answers only the API server."""
     async with Whole(tmp_path, controllers=False) as whole:
         alone = MeterAlone(load(str(whole.up.kubeconfig)), "127.0.0.1", 0)
         url = await alone.start()
@@ -105,7 +105,7 @@ async def test_a_meter_of_its_own_process_is_aggregated(tmp_path: Path) -> None:
 
 
 async def test_a_group_that_comes_home_is_served_again(tmp_path: Path) -> None:
-    """The APIService of a meter that is gone is left over; the next start in one process takes it back."""
+    """A stopped meter leaves its APIService behind; the next start in one process takes it over."""
     async with Whole(tmp_path) as whole:
         service, name = kind_named("APIService"), "v1beta1.metrics.k8s.io"
         await register(whole.client, Remote("https://127.0.0.1:1", whole.up.server.pki.ca))

@@ -116,7 +116,7 @@ async def test_a_command_that_a_fake_container_cannot_run_fails_at_once(
 
 
 async def test_input_for_a_fake_container_is_rejected_at_once(whole: Whole) -> None:
-    """kubectl says why and follows the log instead."""
+    """kubectl reports the reason and follows the log instead."""
     await run(whole, ["sleep", "1d"])
     for words in (
         ("run", "q", "-i", "--image=host", "--restart=Never", "--", "sh"),
@@ -157,10 +157,10 @@ async def test_port_forward(whole: Whole, environment: dict[str, str]) -> None:
 
 
 async def test_an_agent_of_its_own_process_serves_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It joins with a kubeconfig and serves with a certificate of its own making."""
+    """The node joins with a kubeconfig and serves with a self-signed certificate."""
     async with Whole(tmp_path / "server", nodes=0) as whole:
         with socket.create_server(("127.0.0.1", 0)) as taken:
-            # The port that nobody asked for by name is in use: it takes another and says so.
+            # The default port is in use: the agent takes another one and reports it.
             port = taken.getsockname()[1]
             monkeypatch.setattr("podfit.agent.config.DEFAULT_PORT", port)
             config = AgentConfig("n9", tmp_path / "n9", address="127.0.0.1", port=port)

@@ -1,4 +1,4 @@
-"""Logs, exec, attach, port-forward and pages of a node, through the API server and straight, over real sockets."""
+"""Logs, exec, attach, port-forward and pages of a node, through the API server and directly, over real sockets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def started(pod: Object | None) -> bool:
 
 
 class Front:
-    """The cluster's doors, with the administrator's certificate or with none."""
+    """Clients of the cluster's servers, with the administrator's certificate or without one."""
 
     def __init__(self, whole: Whole) -> None:
         self.whole = whole
@@ -93,7 +93,7 @@ async def front(tmp_path: Path) -> AsyncIterator[Front]:
 
 
 async def messages(socket: aiohttp.ClientWebSocketResponse) -> list[tuple[int, bytes]]:
-    """All until the server closes; pieces of a channel joined."""
+    """All data until the server closes; pieces of a channel are joined."""
     joined: dict[int, bytes] = {}
     async with asyncio.timeout(PATIENCE_S):
         async for message in socket:
@@ -401,7 +401,7 @@ async def test_a_node_runs_commands_without_streams(front: Front) -> None:
 @pytest.mark.parametrize("compress", [0, 15])
 @pytest.mark.parametrize("straight", [False, True])
 async def test_a_message_that_is_too_long_ends_the_connection(front: Front, straight: bool, compress: int) -> None:
-    """Nobody keeps it as a whole, and compressed it would be short."""
+    """The message is never kept as a whole, and its compressed form would be short."""
     await front.run()
     query = "command=cat&stdin=true&stdout=true&input=1&output=1"
     url = f"{front.node}/exec/default/p/c?{query}" if straight else f"{front.api}{POD_PATH}/exec?{query}"

@@ -1,6 +1,6 @@
-"""Our parts as clients of API servers of 1.31 and 1.32: which form they speak, and what they read.
+"""podfit's components as clients of API servers of 1.31 and 1.32: which form they use, and what they read.
 
-The older server is ours in that dialect, behind a transport that says what such a server says of itself.
+The older server is podfit's in that dialect, behind a transport that reports an older server's version and discovery.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from podfit.vpa.updater.decide.resizing import ResizeStatus, resize_status
 
 
 class Older:
-    """A transport to a server that is `version`; it knows nothing of the native form, nor of what came later."""
+    """A transport to a server of `version`, without the native form and without later features."""
 
     def __init__(self, inner: Transport, version: str, gate: bool = True) -> None:
         self._inner, self._minor, self._gate = inner, version.rpartition(".")[2], gate
@@ -162,7 +162,7 @@ async def test_clients_read_the_word_of_an_older_server_as_conditions(cluster: C
 
 @pytest.mark.parametrize("version", ["1.31"])
 async def test_a_verdict_that_a_later_resize_left_behind_is_not_believed(cluster: Cluster, version: str) -> None:
-    """1.31 leaves the word where a resize asks back what is allocated, until the node looks."""
+    """1.31 keeps the value when a resize requests the allocation again, until the node has processed it."""
     node = await node_of(cluster, version)
     client = older(cluster, version)
     await client.patch(POD, "default", "p", cpu("90"), "resize", STRATEGIC)

@@ -1,4 +1,4 @@
-"""Networks of pods on real namespaces: connected, reached, taken back whole, also after a crash at any step."""
+"""Networks of pods in real namespaces: connected, reachable, completely removed, also after a crash at any step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_CNI = NetworkSettings(cni_conf_dir=Path("/nonexistent"))
 
 
 class Node:
-    """A node's network, which can be made again as after a restart."""
+    """A node's network, which can be recreated as after a restart."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.mark = folder / "network", uuid.uuid4().hex[:8]
@@ -39,7 +39,7 @@ class Node:
         await self.network.open()
 
     async def pod(self, uid: str = "", ports: tuple[PortMapping, ...] = ()) -> str:
-        """Its address."""
+        """Connects a pod and returns its address."""
         got = await self.network.connect(PodRequest(uid or uuid.uuid4().hex, "default", "web", ports))
         assert got is not None
         return got.ips[0]
@@ -181,7 +181,7 @@ async def test_a_service_address_leads_to_the_hosts_loopback(node: Node) -> None
 
 
 async def test_pods_of_another_network_are_redirected_once_they_are_followed(node: Node) -> None:
-    """As for a container runtime that has CNI connect its pods."""
+    """As for a container runtime whose pods are connected by CNI."""
     ip = await node.pod("a")
     attachment = node.network.of("a")
     assert attachment is not None
@@ -204,7 +204,7 @@ async def test_pods_of_another_network_are_redirected_once_they_are_followed(nod
 
 
 async def test_packets_of_pods_for_the_hosts_loopback_are_dropped(node: Node) -> None:
-    """The redirect above needs route_localnet on the bridge, which alone would let them in."""
+    """The redirect above needs route_localnet on the bridge, which alone would let pods reach the host's loopback."""
     await node.pod("a")
     attachment = node.network.of("a")
     assert attachment is not None
@@ -292,7 +292,7 @@ async def test_a_removed_bridge_is_recreated(node: Node) -> None:
 
 
 class Killed(BaseException):
-    """Stands for SIGKILL: nothing cleans up behind it."""
+    """Stands for SIGKILL: nothing is cleaned up."""
 
 
 STEPS = ((Netlink, "_send"), (Attachments, "save"), (Leases, "_write"), (Leases, "_persist"), (firewall, "_nft"))
@@ -332,7 +332,7 @@ def killing(real: Callable[..., object], calls: list[int], last: int) -> Callabl
 
 
 async def test_forwarding_is_on_while_pods_need_it_and_then_as_before(node: Node) -> None:
-    """Every other podfit of the machine counts as well, so the switch itself is only looked at while it is on."""
+    """Other podfits on the machine use the setting as well, so it is checked only while it is on."""
     switch = Path("/proc/sys/net/ipv4/ip_forward")
     await node.pod("a")
     assert switch.read_text().strip() == "1"

@@ -54,7 +54,9 @@ async def ask(server: ApiServer, method: str, path: str, body: Any = None, kind:
 
 
 async def read(server: ApiServer, path: str) -> bytes:
-    """What a client of Kubernetes gets; it holds nothing that the client does not know, so it would send the same."""
+    """The pod that a client of Kubernetes gets; all its fields are known to the client, so it would send them
+    all back.
+    """
     answer = await call(server, "GET", path, accept=PROTOBUF)
     assert (answer.status, answer.content_type) == (200, PROTOBUF)
     return bytes(answer.body)
@@ -67,7 +69,7 @@ async def write(server: ApiServer, method: str, path: str, body: bytes) -> tuple
 
 @pytest.fixture
 def as_kubernetes(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Reads protobuf as a program of Kubernetes does, to which an annotation is an annotation."""
+    """Reads protobuf as a program of Kubernetes does, without interpreting the annotation."""
 
     def decoded(body: bytes) -> Any:
         with monkeypatch.context() as patch:

@@ -1,4 +1,6 @@
-"""A Prometheus that is down, slow, cut off, overloaded or warns: the report names the cause and says it is partial."""
+"""A Prometheus that is down, slow, truncates responses, is overloaded or warns: the report names the cause and
+is marked as partial.
+"""
 
 from __future__ import annotations
 

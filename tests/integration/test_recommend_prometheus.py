@@ -1,4 +1,4 @@
-"""`podfit recommend` on a real Prometheus with eight days of history and our API server."""
+"""`podfit recommend` on a real Prometheus with eight days of history and podfit's API server."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def condition(pod: Object) -> dict[str, Any]:
 
 
 async def grown(world: Reflexive, name: str) -> Object:
-    """The pod when its program has filled what it wanted, or when it has ended."""
+    """The pod once its program has filled the memory it wanted, or has terminated."""
     made = await world.client.get(POD, "default", name)
     while True:
         pod = await world.client.get(POD, "default", name)

@@ -1,4 +1,4 @@
-"""Quota counts what a resize asks for, whatever the node said of an earlier one."""
+"""Quota counts the size that a resize requests, whatever the node reported about an earlier one."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,6 @@
-"""The scheduler against our API server in the same process: what users and controllers see of its decisions."""
+"""The scheduler against podfit's API server in the same process: the effects of its decisions on users and
+controllers.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class Bench:
         await self.client.create(NODE, node)
         amounts = {"cpu": cpu, "memory": "8Gi", "pods": "110", "ephemeral-storage": "10Gi"}
         await self.client.patch(NODE, "", name, {"status": {"capacity": amounts, "allocatable": amounts}}, "status")
-        # Admission marks every new node as not ready; the node's agent would report and the controller lift it.
+        # Admission taints every new node as not ready; its agent would report, and the controller remove the taint.
         await self.client.patch(NODE, "", name, {"spec": {"taints": spec.get("taints")}})
 
     async def pod(self, name: str, cpu: str = "100m", labels: Object | None = None, **spec: Any) -> Object:
@@ -161,7 +163,7 @@ async def test_room_freed_by_a_resize_wakes_the_waiting_pod(bench: Bench) -> Non
     await bench.pod("q", "800m")
     await bench.refused("q")
     await bench.resize("p1", "1")
-    # Desired fell, but the node still holds what it had promised: nothing is free yet.
+    # The desired size fell, but the node still holds the old allocation: nothing is free yet.
     await bench.scheduler.idle()
     assert not (await bench.cluster.pod("q"))["spec"].get("nodeName")
     await bench.run("p1", "1")
@@ -260,7 +262,7 @@ async def test_an_important_pod_takes_the_place_of_the_least_important(bench: Be
     await bench.pod("vip", "900m", priorityClassName="high")
     pod = await bench.until(lambda pod: bool((pod.get("status") or {}).get("nominatedNodeName")), "vip")
     assert pod["status"]["nominatedNodeName"] == "n1"
-    # The node's agent ends the victim; here the test does.
+    # The node's agent would terminate the victim; here the test does.
     victim = await bench.until(lambda pod: bool(pod["metadata"].get("deletionTimestamp")), "low")
     target = next(row for row in victim["status"]["conditions"] if row["type"] == "DisruptionTarget")
     assert (target["reason"], target["status"]) == ("PreemptionByScheduler", "True")
@@ -286,7 +288,7 @@ async def test_each_of_two_equals_gets_the_room_that_was_made_for_it(bench: Benc
         pod = await bench.until(lambda pod: bool((pod.get("status") or {}).get("nominatedNodeName")), name)
         promised[name] = pod["status"]["nominatedNodeName"]
     assert set(promised.values()) == {"n1", "n2"}
-    # The second one's victim goes first: the room is the second one's, though the first waits longer.
+    # The second pod's victim terminates first: the capacity is the second pod's, though the first waits longer.
     await bench.client.delete(POD, "default", f"low{promised['vip2'][1]}", {"gracePeriodSeconds": 0})
     assert await bench.bound("vip2") == promised["vip2"]
     await bench.client.delete(POD, "default", f"low{promised['vip1'][1]}", {"gracePeriodSeconds": 0})
@@ -352,7 +354,7 @@ async def test_a_refused_binding_is_withdrawn_and_tried_again(tmp_path: Path) ->
 
 
 async def _deferred(bench: Bench, clock: FakeClock) -> None:
-    """A node where an important pod's resize is deferred because a less important one is in the way."""
+    """A node on which an important pod's resize is deferred because of a pod with lower priority."""
     await bench.priority("high", 1000)
     await bench.node("n1", cpu="2")
     await bench.pod("vip", "500m", priorityClassName="high")
@@ -468,7 +470,7 @@ async def test_a_pod_waits_for_its_claim_and_is_scheduled_once_it_exists(bench: 
 
 
 async def test_pods_of_a_set_are_spread_though_they_do_not_ask_for_it(bench: Bench) -> None:
-    # By their room alone all pods would go to the first.
+    # By their free capacity alone all pods would go to the first node.
     for name, cpu in (("n1", "64"), ("n2", "2"), ("n3", "2")):
         await bench.node(name, cpu)
     pod = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not FILES, reason=f"no recordings in {VECTORS}")
 
 
 def _told(step: Object) -> set[tuple[str, str, str]]:
-    """What the scheduler said in a step; a node that came or went while it was recorded is not part of the claim."""
+    """The scheduler's Events in a step, without those about nodes that joined or left during the recording."""
     found = [(one["pod"], one["reason"], one["message"]) for one in step.get("events") or ()]
     return {one for one in found if one[1] in ("FailedScheduling", "Scheduled")}
 
@@ -78,7 +78,7 @@ async def test_a_recorded_pod_is_refused_and_scheduled_in_the_same_words(file: P
         node = await cluster.node(capacity=allocatable)
         for number in range(nodes - 1):
             await _cordoned(cluster, f"other{number}")
-        # The node controller lifts the taint of a new node once the node reports to be ready.
+        # The node controller removes the taint of a new node once the node reports that it is ready.
         await cluster.client.patch(NODE, "", "node1", {"spec": {"taints": None}})
         scheduler = Scheduler(cluster.client, SchedulerConfig(), cluster.clock)
         task = asyncio.create_task(scheduler.run())

@@ -1,4 +1,4 @@
-"""Kubernetes' security advisories that have a counterpart here, tried on a running server or node.
+"""Kubernetes' security advisories with a counterpart in podfit, tested on a running server or node.
 
 Those about proxies, redirects and addresses are in `test_security_proxies`, those about authorization in
 `test_security_authorization`; docs/security.md lists all of them.
@@ -107,7 +107,7 @@ async def test_a_hook_sees_a_node_before_and_after_a_change_as_a_whole(tmp_path:
                 await whole.client.patch(NODE, "", "n", {"metadata": {"annotations": {"try": "again"}}})
         with pytest.raises(ApiError, match="denied the request"):
             await whole.client.patch(NODE, "", "n", {"metadata": {"labels": {"zone": "b"}}})
-        # Controllers change the node, too: the question is the one about the label.
+        # Controllers change the node, too: only the request about the label counts.
         asked = next(
             asked for _, asked in reversed(hooks.asked) if asked["object"]["metadata"]["labels"]["zone"] == "b"
         )
@@ -240,7 +240,7 @@ async def test_a_volume_that_would_run_programs_is_not_made(tmp_path: Path) -> N
 
 
 async def test_every_page_of_a_nodes_server_but_health_needs_a_credential_and_a_right(tmp_path: Path) -> None:
-    """CVE-2019-11248, and the endpoints of CVE-2024-9042 and CVE-2025-0426, which are not there."""
+    """CVE-2019-11248, and the endpoints of CVE-2024-9042 and CVE-2025-0426, which podfit does not have."""
     async with Whole(tmp_path) as whole, aiohttp.ClientSession() as session:
         node = await becomes(whole.client, NODE, "", "n1", lambda one: one is not None and "status" in one)
         assert node is not None
@@ -273,7 +273,7 @@ async def token_of(whole: Whole, account: str) -> str:
 
 
 async def test_no_credential_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """CVE-2019-11250, CVE-2020-8563 to 8565: neither what clients send, nor what is stored."""
+    """CVE-2019-11250, CVE-2020-8563 to 8565: neither credentials sent by clients nor stored ones are logged."""
     caplog.set_level(logging.DEBUG)
     async with Whole(tmp_path) as whole, aiohttp.ClientSession(base_url=whole.up.server.url) as session:
         token = await token_of(whole, "default")
@@ -304,7 +304,7 @@ async def test_no_credential_is_logged(tmp_path: Path, caplog: pytest.LogCapture
 
 
 async def test_a_client_trusts_the_authority_in_its_kubeconfig_for_the_host_it_names(tmp_path: Path) -> None:
-    """CVE-2025-9708: a certificate of another authority, or of another host, is not taken."""
+    """CVE-2025-9708: a certificate of another authority, or of another host, is rejected."""
     ca = new_authority("clients", timedelta(days=1)).cert
     async with Elsewhere(tmp_path / "a", ca) as right, Elsewhere(tmp_path / "b", ca, "other.example") as other:
         for server, authority, trusted in (

@@ -1,4 +1,4 @@
-"""What authorization is asked about is what is served: paths, namespaces, names and selectors are read once."""
+"""Authorization checks exactly what is served: paths, namespaces, names and selectors are parsed once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MARK = "do not show this"
 
 
 async def grant(ask: Asker, name: str, rules: list[Any], namespace: str = "mine", who: str = JANE.name) -> None:
-    """Gives a user rights in a namespace, and waits until they hold."""
+    """Gives a user permissions in a namespace, and waits until they are in force."""
     group = "rbac.authorization.k8s.io"
     role = {"metadata": {"name": name}, "rules": rules}
     binding = {
@@ -38,7 +38,7 @@ async def grant(ask: Asker, name: str, rules: list[Any], namespace: str = "mine"
 
 
 async def settled(ask: Asker) -> None:
-    """Until everything written holds."""
+    """Waits until everything written is in force."""
     while ask.server.hub.seen < ask.server.config.store.revision:
         await asyncio.sleep(0)
 
@@ -61,7 +61,7 @@ async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
 
 
 async def test_nothing_of_the_whole_cluster_is_reached_through_a_namespace(ask: Asker) -> None:
-    """CVE-2019-11247, for every kind there is: Jane may do everything in her namespace."""
+    """CVE-2019-11247, for every kind: Jane has all permissions in her namespace."""
     await grant(ask, "all", [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
     kinds = [kind for kind in ask.server.registry if not kind.namespaced]
     assert len(kinds) > 10
@@ -207,7 +207,7 @@ SHAPES = (
 
 
 def spelled(random: random.Random) -> str:
-    """A path that leads to something hidden, spelled some other way."""
+    """A hidden path in another spelling."""
     words = random.choice(SHAPES)[1:].split("/")
     for _ in range(random.randrange(1, 4)):
         at = random.randrange(len(words) + 1)
@@ -227,7 +227,9 @@ def spelled(random: random.Random) -> str:
 
 @pytest.mark.parametrize("user", [JANE, ANONYMOUS])
 async def test_no_spelling_of_a_path_leads_past_authorization(ask: Asker, user: User) -> None:
-    """Jane may read one ConfigMap's namespace; 4,000 paths show her and nobody anything else."""
+    """Jane may read ConfigMaps in one namespace; 4,000 paths show nothing else to her, and nothing to anonymous
+    clients.
+    """
 
     async def usage(request: Request) -> Response:
         found = {"resources": []} if request.path == "/apis/metrics.k8s.io/v1beta1" else {"used": MARK}

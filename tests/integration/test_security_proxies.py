@@ -1,4 +1,6 @@
-"""Where the API server connects to on somebody's behalf, with which credentials, and that it stays there."""
+"""Connections that the API server makes on behalf of clients: to which addresses, with which credentials, and
+without redirects.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ RULES = [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "r
 
 
 class World:
-    """An API server, a server that stands for a node, a pod or a hook, and a second one nobody should reach."""
+    """An API server, a server in place of a node, a pod or a webhook, and a second one that must not be reached."""
 
     def __init__(self, server: ApiServer, evil: Elsewhere, other: Elsewhere, folder: Path) -> None:
         self.server, self.evil, self.other = server, evil, other
@@ -34,7 +36,7 @@ class World:
         self.session = aiohttp.ClientSession()
 
     def tls(self, name: str, *groups: str) -> ssl.SSLContext:
-        """What the user of that name connects with."""
+        """The credentials of the user of that name."""
         pair = self.server.pki.issue_client_cert(name, groups)
         (self._folder / "crt").write_bytes(pair.cert)
         (self._folder / "key").write_bytes(pair.key)
@@ -151,7 +153,7 @@ async def test_a_node_cannot_redirect_a_reader_of_logs(world: World) -> None:
 
 
 async def aggregate(world: World, there: Elsewhere, **spec: Any) -> None:
-    """Has the group x.example.com served elsewhere."""
+    """Registers another server for the group x.example.com."""
     service = {
         "metadata": {"name": "v1.x.example.com", "annotations": {"podfit.dev/url": there.url}},
         "spec": {
@@ -167,7 +169,7 @@ async def aggregate(world: World, there: Elsewhere, **spec: Any) -> None:
 
 
 async def things(world: World, path: str = "things", *groups: str) -> tuple[int, str]:
-    """Asks for something of that group, as soon as the server knows about it."""
+    """Requests an object of that group, once the server has registered it."""
     async with asyncio.timeout(30):
         while (await world.get("/apis/x.example.com/v1/things"))[0] == 404:
             await asyncio.sleep(0)
@@ -203,7 +205,7 @@ async def test_an_aggregated_server_shows_a_certificate_of_its_service(world: Wo
 
 
 async def test_no_path_climbs_on_its_way_to_an_aggregated_server(world: World) -> None:
-    """It trusts the API server to have authorized what it is asked for."""
+    """The aggregated server trusts the API server to have authorized the request."""
     await aggregate(world, world.evil, insecureSkipTLSVerify=True)
     assert (await things(world, "namespaces/mine/things/t"))[0] == 200
     for path in ("things/%2e%2e", "things/t/%2e%2e/%2e%2e/other", "%2e%2e/%2e%2e/%2e%2e/api/v1/secrets", "things%2f.."):
@@ -242,7 +244,7 @@ async def test_a_redirect_of_a_webhook_is_not_followed(world: World) -> None:
 
 
 async def test_bytes_after_a_rejected_upgrade_are_a_new_request(world: World) -> None:
-    """CVE-2018-1002105: the connection to the node must not be left open for the client to go on with."""
+    """CVE-2018-1002105: the connection to the node must not stay open for the client."""
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", world.server.front.port, ssl=world.tls("boss", "system:masters"), server_hostname="127.0.0.1"
     )
@@ -264,7 +266,7 @@ async def uid(world: World) -> str:
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1", "0.0.0.0", "224.0.0.1", "::ffff:169.254.169.254"])
 async def test_a_proxy_does_not_connect_to_special_addresses(world: World, address: str) -> None:
-    """CVE-2022-3294, CVE-2020-8555: what only the API server's machine can reach."""
+    """CVE-2022-3294, CVE-2020-8555: addresses that only the API server's machine can reach."""
     await world.node("special", address, 80)
     for path in ("nodes/special/proxy/x", "nodes/http:special:8080/proxy/x"):
         status, reported = await world.get(f"/api/v1/{path}")
@@ -278,7 +280,7 @@ async def test_loopback_is_no_place_for_nodes_of_a_server_that_others_reach(addr
 
 
 async def test_a_name_is_resolved_once_and_the_checked_address_is_dialled() -> None:
-    """CVE-2020-8562: a name that is resolved again for the connection may be another address by then."""
+    """CVE-2020-8562: a name resolved a second time for the connection may have another address by then."""
     assert dialing.parsed(await dialing.allowed_address("localhost", loopback=True)) is not None
 
 

@@ -1,4 +1,4 @@
-"""podfit's pages about objects whose texts hold terminal escapes (CVE-2021-25743)."""
+"""podfit's output about objects whose texts contain terminal escapes (CVE-2021-25743)."""
 
 from __future__ import annotations
 

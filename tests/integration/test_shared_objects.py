@@ -1,4 +1,4 @@
-"""Objects that are shared inside a process are read-only, however a component got them: a write to one raises."""
+"""Objects shared inside a process are read-only, however a component got them: a write to one raises."""
 
 from __future__ import annotations
 

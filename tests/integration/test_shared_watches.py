@@ -1,4 +1,4 @@
-"""Parts of one process share the objects that watches and writes bring: none of them may change what the others see."""
+"""Components of one process share the objects of watches and writes: none of them may change another's view."""
 
 from __future__ import annotations
 

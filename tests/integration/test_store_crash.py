@@ -25,8 +25,8 @@ from podfit.store.disk.sqlite_file import SqliteFile
 
 SOURCE = str(Path(podfit.__file__).parent.parent)
 
-# Eight writers; each says on stdout what it was told. Keys are overwritten and deleted, history is short, so that
-# trimming and checkpoints fall into the time of the kill as well.
+# Eight writers; each prints what was acknowledged. Keys are overwritten and deleted, and history is short, so that
+# trimming and checkpoints coincide with the kill as well.
 WRITER = """
 import asyncio, os, sys
 from podfit.store.disk.sqlite import SqliteStore
@@ -85,7 +85,7 @@ async def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path) -> None:
                 assert record.value.rstrip(b"\0").decode() == text
             elif record is None and text == "-":
                 continue
-            else:  # a later write of the same writer was durable, but the kill came before it could say so
+            else:  # a later write of the same writer was durable, but the kill came before it was printed
                 assert any(change.key == key and change.revision > revision for change in all_changes(store))
         await store.close()
 
@@ -118,7 +118,7 @@ async def test_watchers_can_resume_across_a_crash(tmp_path: Path) -> None:
 
 
 def crashed(path: Path, lines: int = 400) -> Path:
-    """A store as a crash leaves it: the file and a write-ahead log full of acknowledged commits."""
+    """A store after a crash: the file and a write-ahead log full of acknowledged commits."""
     run_and_kill(path, 0, lines)
     assert wal_of(path).stat().st_size > 100_000
     return path
@@ -170,7 +170,7 @@ async def test_a_log_without_its_acknowledged_end_is_refused(tmp_path: Path, mis
     if missing == "the file":
         wal_of(path).unlink()
     else:
-        # The last commits before a kill may have been acknowledged to nobody: more of them are cut off than can be so.
+        # The last commits before a kill may be unacknowledged: more are cut off here than can be.
         os.truncate(wal_of(path), size * 3 // 4 if missing == "a piece" else size // 4)
     message = await refusal(path)
     assert "were acknowledged" in message and "Restore" in message and "s.db.mark" in message
@@ -354,7 +354,7 @@ async def test_a_time_to_live_continues_across_a_restart(tmp_path: Path) -> None
         gone = await watch.next()
     assert (gone.key, gone.record) == ("e/over", None)
     assert [record.key for record in store.scan("e/")] == ["e/kept", "e/later"]
-    for _ in range(60):  # the alarm looks once a minute at least
+    for _ in range(60):  # the alarm checks at least once a minute
         await clock.advance(60)
     async with asyncio.timeout(10):
         assert (await watch.next()).key == "e/later"

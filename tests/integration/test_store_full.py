@@ -1,4 +1,4 @@
-"""At a full disk the store loses nothing, refuses what grows, and makes room by what is deleted."""
+"""On a full disk the store loses nothing, rejects writes that grow, and gains space from deletions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = needs_root
 SOURCE = str(Path(podfit.__file__).parent.parent)
 PATIENCE_S = 60.0
 
-# Fills the disk with objects, then deletes, shrinks and rewrites them; says what was acknowledged.
+# Fills the disk with objects, then deletes, shrinks and rewrites them; prints what was acknowledged.
 WRITER = """
 import asyncio, os, sys
 from podfit.store.backend import Unavailable
@@ -56,7 +56,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 async def filled(store: SqliteStore, size: int, below: str = "f") -> int:
-    """Objects until the disk is full; how many there are."""
+    """Writes objects until the disk is full; returns their number."""
     number = 0
     with pytest.raises(Unavailable, match=FULL):
         while True:
@@ -146,7 +146,9 @@ async def test_a_store_stopped_at_a_full_disk_starts_there_and_deletes(disk: Pat
 
 
 def killed_beyond(path: Path, beyond: int) -> dict[str, tuple[int, int]]:
-    """Kills the writer after so many writes at a full disk; revision and size of the newest acknowledged, by key."""
+    """Kills the writer after so many writes on a full disk; returns the newest acknowledged revision and size,
+    by key.
+    """
     environment = {**os.environ, "PYTHONPATH": SOURCE}
     newest: dict[str, tuple[int, int]] = {}
     with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, env=environment) as writer:

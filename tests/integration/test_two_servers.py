@@ -1,7 +1,7 @@
-"""Two of everything in one process: no part of one cluster learns anything from the other.
+"""Two clusters in one process: no component of one learns anything from the other.
 
 Two API servers share no definitions of custom resources; two whole clusters (API server, scheduler, controllers, agent,
-autoscaler) that do the same things with different values in turn get to different ends.
+autoscaler) that alternately do the same with different values reach different results.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def thing(name: str, **spec: Any) -> dict[str, Any]:
 
 @pytest.fixture
 async def servers(tmp_path: Path) -> AsyncIterator[tuple[Asker, Asker]]:
-    """The first knows things with a size, the second things with a color."""
+    """The first server defines the custom kind with a size, the second with a color."""
     async with serving(tmp_path / "first") as first, serving(tmp_path / "second") as second:
         askers = Asker(first), Asker(second)
         for ask, properties in zip(askers, ({"size": {"type": "integer"}}, {"color": {"type": "string"}}), strict=True):
@@ -91,7 +91,7 @@ def autoscaler() -> Object:
 
 
 def reported(pods: list[Object]) -> set[str]:
-    """The CPU requests in force, by the pods' statuses."""
+    """The CPU requests in force, according to the pods' statuses."""
     statuses = [status for pod in pods for status in pod.get("status", {}).get("containerStatuses") or ()]
     return {status.get("resources", {}).get("requests", {}).get("cpu", "") for status in statuses}
 

@@ -1,4 +1,4 @@
-"""The admission webhook behind our API server, over HTTPS with certificates of its own."""
+"""The admission webhook behind podfit's API server, over HTTPS with certificates of its own."""
 
 from __future__ import annotations
 
@@ -341,7 +341,7 @@ async def test_owners_younger_than_the_cache_are_looked_up(cluster: Autoscaled) 
 
 
 async def gadget(cluster: Autoscaled) -> Any:
-    """An object of a kind that nobody knew beforehand, with a scale."""
+    """An object of a kind that is not known beforehand, with a scale."""
     scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
     version = {
         "name": "v1",
@@ -498,7 +498,7 @@ async def test_a_pod_that_requires_an_autoscaler_starts_at_its_own_size_within_p
 
 
 async def test_a_held_pod_starts_as_soon_as_there_is_an_autoscaler(cluster: Autoscaled) -> None:
-    """Not with the updater's next pass: there is none here."""
+    """Not with the updater's next pass: no updater runs here."""
     await cluster.deployment("web", 0)
     async with admitting(cluster), updating(cluster) as updater:
         await create(cluster, annotations={"podfit.dev/requires-vpa": "true"})

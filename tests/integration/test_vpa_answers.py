@@ -1,4 +1,4 @@
-"""What the recommender answers over HTTP: sizes for pods that exist or will, and the story behind every number."""
+"""The recommender's responses over HTTP: sizes for existing and future pods, and the explanation of every number."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def test_explain_shows_the_calculation_of_the_running_recommender(
     assert noted_url(vpa, checkpoints) == f"http://127.0.0.1:{recommender.http.port}"
     lines, found = await explain_vpa(cluster.admin, vpa)
     reported = found["numbers"]["containers"]["main"]["resources"]["memory"]["target"]
-    # Only the recommender knows it: a checkpoint does not hold the peak of a window that still lasts.
+    # Only the recommender knows it: a checkpoint lacks the peak of a window that has not ended.
     assert reported["value"] == "300Mi" and reported["steps"][0]["value"] == "511134537"
     assert not any("leave out" in line for line in lines)
 

@@ -1,4 +1,4 @@
-"""A startup boost of a new pod takes what room there is beside the recommended size, and no more."""
+"""A startup boost of a new pod uses the capacity that is free beyond the recommended size, and no more."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ async def boosting(tmp_path: Path) -> AsyncIterator[Boosting]:
 
 
 async def boosted(boosting: Boosting, mode: str = "Recreate") -> Any:
-    """A new pod that requests 100m, for which one CPU is recommended and ten times as much while it starts."""
+    """A new pod that requests 100m, with a recommendation of one CPU and a boost to ten times as much while it
+    starts.
+    """
     cluster = boosting.cluster
     await cluster.deployment("web", 0)
     await cluster.vpa("web", "web", updatePolicy={"updateMode": mode}, startupBoost=TENFOLD)

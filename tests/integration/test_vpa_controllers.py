@@ -1,4 +1,4 @@
-"""The autoscaler beside controllers in a running cluster: their updates, and the ways to switch it off."""
+"""The autoscaler together with controllers in a running cluster: their updates, and the ways to disable it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def whole(tmp_path: Path) -> AsyncIterator[Whole]:
 
 
 async def scaled(whole: Whole) -> None:
-    """A Deployment of two pods with an autoscaler in the design's form, which brings them from 100m to 300m."""
+    """A Deployment of two pods with an autoscaler in the design's form, which resizes them from 100m to 300m."""
     await whole.client.create(DEPLOYMENT, workload("Deployment", "web", 2, pod=pod_spec("100m", "64Mi")))
     spec = {
         "selector": {"matchLabels": {"app": "web"}},
@@ -46,7 +46,7 @@ async def recommend(whole: Whole, cpu: str) -> None:
 
 
 async def pods(whole: Whole, count: int, cpu: str, also: Callable[[Any], bool] = lambda pod: True) -> list[Any]:
-    """The pods of the Deployment, as soon as there are so many, all of that size."""
+    """The pods of the Deployment, once there are so many and all have that size."""
 
     def so(found: list[Any]) -> bool:
         return len(found) == count and all(size(pod) == cpu and also(pod) for pod in found)
@@ -104,7 +104,7 @@ async def test_an_autoscaler_that_is_disabled_changes_nothing_and_reverts_nothin
     await passes(whole)
     after = await pods(whole, 2, "300m")
     assert {pod["metadata"]["uid"] for pod in after} == {pod["metadata"]["uid"] for pod in before}
-    # An update of the Deployment brings the size of its template back.
+    # An update of the Deployment restores the size of its template.
     change = {"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}}}
     await whole.client.patch(DEPLOYMENT, "default", "web", change)
     await pods(whole, 2, "100m")
@@ -113,7 +113,7 @@ async def test_an_autoscaler_that_is_disabled_changes_nothing_and_reverts_nothin
 async def test_pods_whose_labels_no_longer_match_are_not_changed(whole: Whole) -> None:
     await scaled(whole)
     one, other = await pods(whole, 2, "300m")
-    # Its ReplicaSet lets it go and makes another one.
+    # Its ReplicaSet releases it and creates another one.
     label = {"metadata": {"labels": {"app": "mine"}}}
     await whole.client.patch(POD, "default", one["metadata"]["name"], label)
     await recommend(whole, "500m")

@@ -1,4 +1,4 @@
-"""Containers that run out of memory again and again, on running clusters: every kill is counted, and once."""
+"""Containers that repeatedly run out of memory on running clusters: every kill is counted exactly once."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ RUNTIMES = [
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash loop in seconds: its first wait is 0.3 s instead of 10 s, the later ones in proportion."""
+    """A crash loop in seconds: its first back-off is 0.3 s instead of 10 s, the later ones in proportion."""
     monkeypatch.setattr(records, "_BACKOFF_FIRST_S", 0.3)
 
 
 def greedy() -> Any:
-    """A pod whose container takes more than its 40Mi at once, in both runtimes."""
+    """A pod whose container immediately uses more than its 40Mi, on both runtimes."""
     pod = pod_spec("100m", "40Mi")
     pod["containers"][0]["command"] = ["/bin/sh", "-c", GREEDY]
     pod["containers"][0]["resources"]["limits"] = {"memory": "40Mi"}
@@ -62,7 +62,7 @@ def counted(whole: Whole) -> int:
 
 
 def on_node(whole: Whole) -> int:
-    """How many kills the node knows of."""
+    """The number of kills that the node has counted."""
     return sum(sum(record.ooms.values()) for agent in whole.up.agents for record in agent.records.values())
 
 
@@ -102,7 +102,7 @@ async def test_every_kill_of_a_crash_loop_is_counted_once(tmp_path: Path, runtim
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 async def test_kills_that_no_status_showed_are_counted_from_the_node(tmp_path: Path, runtime: str) -> None:
-    """The recommender sees the pod once, and no change of it: its node alone says what happened to it."""
+    """The recommender sees one state of the pod, and no change of it: only its node reports the kills."""
     async with Whole(
         tmp_path, runtime=runtime, stop_pods=True, vpa=True, vpa_flags=FLAGS, meter_resolution_s=1.0
     ) as whole:

@@ -37,7 +37,7 @@ def manifests() -> list[dict[str, Any]]:
 
 
 class Watched:
-    """A transport that notes what was refused."""
+    """A transport that records forbidden requests."""
 
     def __init__(self, inner: HttpTransport) -> None:
         self._inner = inner
@@ -118,7 +118,7 @@ async def test_the_components_run_with_no_more_than_their_service_accounts(clust
         for transport in transports:
             await transport.close()
     for transport in transports:
-        # The metrics API is nobody's here; everything else must be allowed.
+        # No server provides the metrics API here; every other request must be allowed.
         assert [one for one in transport.refused if "metrics.k8s.io" not in one] == []
     assert made["spec"]["targetRef"]
     sizes = [(await cluster.admin.get(kind_named("Pod"), "default", pod))["spec"]["containers"][0] for pod in pods]

@@ -1,4 +1,4 @@
-"""Leader election of the autoscaler's components, by their flags, on a clock moved by hand."""
+"""Leader election of the autoscaler's components, by their flags, on a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def candidates(cluster: Autoscaled, *clients: Client) -> AsyncIterator[lis
 
 
 async def until(cluster: Autoscaled, holds: Callable[[], bool], step: float, limit: float) -> float:
-    """Moves the clock until something holds; answers how many seconds that took."""
+    """Advances the clock until a condition holds; returns how many seconds that took."""
     clock: Any = cluster.clock
     begun = clock.monotonic()
     while not holds():

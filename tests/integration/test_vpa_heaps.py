@@ -1,4 +1,4 @@
-"""Containers whose language runtime sizes its own heap: the live recommender does not go below it, and says so."""
+"""Containers whose language runtime sizes its own heap: the recommender does not go below it, and reports that."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Autoscaled]:
 
 
 async def recommended(cluster: Autoscaled, config: RecommenderConfig, passes: int = 5) -> tuple[dict[str, Any], Any]:
-    """The entry of container `main`, and what the recommender explains."""
+    """The recommendation of container `main`, and the recommender's explanation."""
     await cluster.vpa("web", "web")
     recommender = Recommender(cluster.client, config, clock=cluster.clock)
     await recommender.start()

@@ -61,7 +61,7 @@ async def recommending(
 
 
 def wave(slot: int) -> tuple[int, int]:
-    """Millicores and bytes of a container with a rhythm."""
+    """Millicores and bytes of a container with a daily rhythm."""
     return round(400 + 250 * math.sin(slot / 40)), round((300 + 60 * math.sin(slot / 60)) * MIB)
 
 
@@ -72,7 +72,7 @@ async def slots(
     pods: list[str],
     used: Callable[[int], tuple[int, int]] = wave,
 ) -> None:
-    """A pass in each of so many slots of five minutes."""
+    """Makes a pass in each of so many slots of five minutes."""
     assert isinstance(cluster.clock, FakeClock)
     for _ in range(number):
         await cluster.clock.advance(300)
@@ -101,7 +101,7 @@ async def served(cluster: Autoscaled, name: str = "web", policy: str = "auto", *
 
 
 def backtested(recommender: Recommender, name: str, policy: str) -> dict[str, float]:
-    """Cores and bytes that a backtest of the container's curve ends with."""
+    """The cores and bytes at the end of a backtest of the container's curve."""
     curves, now = recommender.policies.live.curves, slot_of(recommender.clock.now())
     number = np.array([curves.numbers[CurveKey(("default", name), "main")]])
     found = {}
@@ -168,7 +168,7 @@ async def test_sizes_are_the_same_after_a_restart_from_checkpoints(cluster: Auto
 
 
 def _hour_begins(recommender: Recommender) -> bool:
-    """Whether the container of `web` is sized in this slot: then its checkpoint has everything."""
+    """Whether the container of `web` is sized in this slot: then its checkpoint is complete."""
     curves = recommender.policies.live.curves
     phase = int(curves.phase[curves.numbers[CurveKey(("default", "web"), "main")]])
     return (slot_of(recommender.clock.now()) - phase) % 12 == 0
@@ -235,7 +235,7 @@ async def test_in_place_the_bounds_are_near_the_target_and_elsewhere_as_wide_as_
 
 @dataclass(frozen=True)
 class Broken:
-    """A policy whose answers are made up."""
+    """A policy with fixed answers."""
 
     answer: Callable[[Series], Floats]
     name: str = "auto"

@@ -1,4 +1,4 @@
-"""A real Prometheus with eight days of history: what the recommender learns from it at start."""
+"""A real Prometheus with eight days of history: what the recommender reads from it at start."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _open_metrics(end: int) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def backfilled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
-    """A folder with the blocks, and when they end."""
+    """A folder with the blocks, and the time at which they end."""
     folder = tmp_path_factory.mktemp("prometheus")
     end = int(time.time()) // STEP * STEP
     backfill(folder, _open_metrics(end))

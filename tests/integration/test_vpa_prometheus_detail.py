@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes every five minutes: peaks, kills and gaps that lie between the steps of a query."""
+"""A real Prometheus that scrapes every five minutes: peaks, kills and gaps between the steps of a query."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(not installed(), reason="prometheus and promtool
 
 
 def _open_metrics(start: int) -> Iterator[str]:
-    """Each pod uses 0.1 cores and, for an hour in ten, a whole one; memory has a spike of five minutes."""
+    """Each pod uses 0.1 cores and, for one hour in ten, a whole one; memory has a peak of five minutes."""
     instants = [at for at in range(0, LENGTH + 1, STEP) if not GAP[0] < at < GAP[1]]
     labels = [f'namespace="default",pod="{pod}"' for pod in PODS]
     yield "# TYPE container_cpu_usage_seconds counter"

@@ -1,4 +1,4 @@
-"""The recommender as an extension API server: who may ask, what it answers, and who asks it."""
+"""The recommender as an extension API server: who may query it, its answers, and its clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from podfit.vpa.updater.loop import Updater
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Autoscaled]:
-    """Its API server passes recommendation.podfit.dev on to a recommender that knows Deployment web."""
+    """An API server that forwards recommendation.podfit.dev to a recommender that knows Deployment web."""
     async with autoscaled(tmp_path / "server", FakeClock()) as made:
         for pod in await made.deployment("web", 2):
             made.use(pod, "400m", "300000000")
@@ -124,7 +124,7 @@ async def test_only_users_with_the_right_may_ask(cluster: Autoscaled) -> None:
 
 
 async def updated(cluster: Autoscaled, url: str) -> str:
-    """The CPU request of a pod after a pass of an updater that asks there."""
+    """The CPU request of a pod after a pass of an updater that queries this recommender."""
     config = UpdaterConfig(address="", in_place_skip_disruption_budget=True, recommender_url=url, scale_down_step=1.0)
     updater = Updater(cluster.client, config, cluster.clock)
     await updater.start()
@@ -136,14 +136,14 @@ async def updated(cluster: Autoscaled, url: str) -> str:
 
 async def test_the_updater_asks_the_recommender_and_falls_back_to_the_object(cluster: Autoscaled) -> None:
     fresh = (await ask(cluster.admin, query()))["status"]["recommendation"]["containerRecommendations"][0]["target"]
-    # What stands in the object is old; only the recommender knows better.
+    # The object's recommendation is outdated; only the recommender has the current one.
     await cluster.recommend("web", {"cpu": "300m"}, lowerBound={"cpu": "250m"}, upperBound={"cpu": "2"})
     assert await updated(cluster, "http://127.0.0.1:9") == "300m"
     assert await updated(cluster, AGGREGATED) == fresh["cpu"]
 
 
 def test_pods_of_other_containers_keep_what_the_object_recommends() -> None:
-    """One autoscaler, two kinds of pods: the answer about one of them says nothing about the other."""
+    """One autoscaler, two kinds of pods: the answer about one of them does not apply to the other."""
     entries = [{"containerName": name, "target": {"cpu": "1"}} for name in ("main", "side")]
     status = {"recommendation": {"containerRecommendations": entries}}
     vpa = {"metadata": {"name": "all"}, "status": status}

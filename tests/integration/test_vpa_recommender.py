@@ -1,4 +1,4 @@
-"""The recommender against our API server: what it learns from made-up usage ends up in objects."""
+"""The recommender against podfit's API server: its results for generated usage are written to objects."""
 
 from __future__ import annotations
 
@@ -469,7 +469,7 @@ async def test_a_policy_that_cannot_be_obeyed_is_refused_by_webhook_and_recommen
 
 
 async def stored_anyway(cluster: Autoscaled, policy: Any) -> Any:
-    """An autoscaler with a policy that the definition's rules refuse, as one without these rules would store it."""
+    """An autoscaler with a policy that the definition's rules reject, as stored by a server without these rules."""
     made = await cluster.vpa("web", "web")
     objects = cluster.server.core.writer.objects
     record = objects.record(VPA, "default", "web")

@@ -1,4 +1,4 @@
-"""A changed policy reaches the pods of an autoscaler some at a time, where its annotation wants that."""
+"""A changed policy reaches the pods of an autoscaler a few at a time if its annotation requests that."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ async def workload_of(cluster: Autoscaled, rolling: str | None, pods: int = 4) -
 
 
 async def change_policy(cluster: Autoscaled, most: str) -> None:
-    """maxAllowed, and what the recommender makes of it."""
+    """Sets maxAllowed, and a recommendation of as much."""
     policies = {"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": most}}]}
     await cluster.admin.patch(VPA, "default", "web", {"spec": {"resourcePolicy": policies}})
     await cluster.recommend("web", {"cpu": most}, lowerBound={"cpu": most}, upperBound={"cpu": most})
 
 
 async def ends(cluster: Autoscaled, pod: str, reason: str) -> None:
-    """The pod's container fails now, and runs again."""
+    """Reports that the pod's container terminated with this reason and runs again."""
     at, found = rfc3339(cluster.clock.now()), await cluster.admin.get(POD, "default", pod)
     last = {"terminated": {"reason": reason, "exitCode": 137, "startedAt": at, "finishedAt": at}}
     resources = found["spec"]["containers"][0]["resources"]
@@ -132,7 +132,7 @@ async def test_further_recommendations_under_the_same_policy_reach_all_pods_at_o
 
 
 async def test_on_a_whole_cluster_a_changed_minimum_reaches_one_pod_after_the_other(tmp_path: Path) -> None:
-    """Three pods, each of which is to be ready for two seconds before the next one gets the new minimum."""
+    """Three pods, each of which must be ready for two seconds before the next one gets the new minimum."""
     flags = {
         "recommender": ["--recommender-interval=200ms"],
         "updater": ["--updater-interval=200ms", "--rolling-settle=2s"],

@@ -1,4 +1,4 @@
-"""One ledger of room for all autoscalers: a pod is evicted only if its successor has a place."""
+"""One account of free capacity for all autoscalers: a pod is evicted only if its successor fits a node."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def scaled(cluster: Autoscaled, name: str, node: str, target: str, lower: 
 
 
 async def evicted(cluster: Autoscaled, *deployments: str) -> list[str]:
-    """The pods of these Deployments of two pods each that are gone or going."""
+    """The pods of these Deployments of two pods each that are deleted or terminating."""
     found = await cluster.admin.list(POD, "default")
     alive = {pod["metadata"]["name"] for pod in found["items"] if not pod["metadata"].get("deletionTimestamp")}
     return sorted({f"{name}-1-{number}" for name in deployments for number in (0, 1)} - alive)
@@ -68,7 +68,7 @@ def verdict(updater: Updater, vpa: str, pod: str) -> Any:
 
 
 async def full_elsewhere(cluster: Autoscaled) -> None:
-    """Node n1 of the cluster has no room; the test works on node small."""
+    """Node n1 of the cluster has no free capacity; the test uses node small."""
     await cluster.pod("filler", resources={"requests": {"cpu": "8"}})
     await cluster.node("small", cpu="2", memory="4Gi")
 
@@ -121,7 +121,9 @@ async def test_no_pod_is_evicted_while_another_waits_for_the_same_room(cluster: 
 
 
 async def test_a_resize_in_place_leaves_a_successor_elsewhere_its_place(cluster: Autoscaled, updater: Updater) -> None:
-    """A pod of a is evicted from node home. The waiting pod may take its room there: the successor needs node other."""
+    """A pod of a is evicted from node home. The waiting pod may take its capacity there: the successor needs
+    node other.
+    """
     await cluster.pod("filler", resources={"requests": {"cpu": "8"}})
     await cluster.node("home", cpu="1", memory="4Gi")
     await cluster.node("other", cpu="2", memory="4Gi")
@@ -187,7 +189,7 @@ async def test_a_quota_is_promised_once(cluster: Autoscaled, updater: Updater, k
 
 
 async def test_on_a_small_node_every_deployment_keeps_all_its_pods(tmp_path: Path) -> None:
-    """The whole autoscaler at work: four pods of which the node holds two at the recommended size."""
+    """The whole autoscaler: four pods of which the node can hold two at the recommended size."""
     flags = {
         "recommender": ["--recommender-interval=200ms", "--pod-recommendation-min-cpu-millicores=920"],
         "updater": ["--updater-interval=200ms", "--scale-down-delay=0"],

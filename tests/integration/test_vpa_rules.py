@@ -1,6 +1,6 @@
-"""Policies that cannot be obeyed: the definition of the autoscaler refuses them, where no webhook runs as well.
+"""Contradictory policies: the definition of the autoscaler rejects them, even where no webhook runs.
 
-What is expected here is what kube-apiserver 1.36 answers with the definition of deploy/vpa.
+The expected responses are those of kube-apiserver 1.36 with the definition of deploy/vpa.
 """
 
 from __future__ import annotations

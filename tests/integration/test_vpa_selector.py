@@ -41,7 +41,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Autoscaled]:
 
 
 def design(name: str = "tier", mode: str = "Auto", **spec: Any) -> dict[str, Any]:
-    """An autoscaler as the design document writes it."""
+    """An autoscaler in the design document's form."""
     chosen = {"selector": {"matchLabels": {"tier": "front"}}, "updatePolicy": {"mode": mode}}
     return {
         "apiVersion": "autoscaling.k8s.io/v1alpha1",
@@ -61,7 +61,7 @@ async def recommended(cluster: Autoscaled, passes: int = 3) -> None:
 
 
 async def front(cluster: Autoscaled) -> list[str]:
-    """Pods of two Deployments and one pod of nobody, all of one tier."""
+    """Pods of two Deployments and one pod without a controller, all of one tier."""
     names = [*await cluster.deployment("web", 2), *await cluster.deployment("shop", 2)]
     for name in names:
         await cluster.admin.patch(POD, "default", name, {"metadata": {"labels": {"tier": "front"}}})

@@ -1,4 +1,4 @@
-"""What flags change in running components: where usage comes from, how fast they ask, what they serve beside."""
+"""Effects of flags on running components: the source of usage, request rates, and further endpoints."""
 
 from __future__ import annotations
 

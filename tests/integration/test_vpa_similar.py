@@ -1,4 +1,6 @@
-"""Workloads without samples of their own: they start from what similar containers use, and forget it when they can."""
+"""Workloads without samples of their own: they start from the usage of similar containers, and ignore it once
+they have enough samples.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,12 @@ SIMILAR = "RecommendedFromSimilar"
 CONFIG = RecommenderConfig(address="")
 IN_PLACE = {"updateMode": "InPlaceOrRecreate"}
 HOUR = 70
-"""Passes, one a minute, after which a container has samples enough to lend."""
+"""Passes, one a minute, after which a container has enough samples to size similar ones."""
 
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Autoscaled]:
-    """Deployment web has used 800m and 900 MB for a while; Deployment new, of the same program, has no samples."""
+    """Deployment web has used 800m and 900 MB for a while; Deployment new, with the same program, has no samples."""
     async with autoscaled(tmp_path / "server", FakeClock()) as made:
         for pod in await made.deployment("web", 2):
             made.use(pod, "800m", "900000000")
@@ -134,7 +136,7 @@ async def test_an_out_of_memory_kill_is_a_reason_to_change_a_pod_that_has_a_loan
 
 
 async def test_a_recommendation_from_similar_containers_ends_when_own_samples_suffice(cluster: Autoscaled) -> None:
-    """An hour of similar containers' samples is worth less than a minute of own ones."""
+    """An hour of similar containers' samples weighs less than a minute of the container's own."""
     async with recommending(cluster) as recommender:
         pods = await new_deployment(cluster)
         await passes(cluster, recommender)
@@ -149,7 +151,7 @@ async def test_a_recommendation_from_similar_containers_ends_when_own_samples_su
 
 
 async def test_few_own_samples_raise_a_loan_and_decide_when_pods_change(cluster: Autoscaled) -> None:
-    """After a day a loan is worth a quarter of an hour of samples."""
+    """After a day similar containers' samples weigh as much as a quarter of an hour of own samples."""
     async with recommending(cluster) as recommender:
         await passes(cluster, recommender, 1440 - HOUR)
         for pod in await new_deployment(cluster):
@@ -286,7 +288,7 @@ async def test_new_processes_start_at_what_similar_ones_use(tmp_path: Path) -> N
 
 
 async def started_alike(whole: Whole, pod: Any, annotations: dict[str, str], lender_uses: int) -> int:
-    """Deployment old runs until its autoscaler knows that it uses so much; answers what a pod of new starts with."""
+    """Runs Deployment old until its autoscaler knows its usage; returns the size with which a pod of new starts."""
     await whole.client.create(DEPLOYMENT, _deployment("old", pod, annotations))
     await whole.client.create(VPA, _vpa("old"), "default")
     await becomes(whole.client, VPA, "default", "old", lambda one: _target(one) >= lender_uses and _lends(whole))

@@ -1,4 +1,4 @@
-"""Containers that use up their CPU limit: how fast recommender and updater give them what they need."""
+"""Containers that use up their CPU limit: how fast recommender and updater give them enough."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def test_the_signal_can_be_switched_off(cluster: Autoscaled) -> None:
 async def test_bursts_that_are_throttled_raise_the_limit_until_it_holds_them_and_no_further(
     cluster: Autoscaled,
 ) -> None:
-    """A third of the limit is used on average; bursts of 0.8 cores reach it."""
+    """Average usage is a third of the limit; bursts of 0.8 cores reach it."""
     async with Loops(cluster, await starved(cluster, "300m")) as loops:
         for _ in range(60):
             await loops.minute(0.1)

@@ -1,8 +1,9 @@
-"""What the upstream autoscaler's own end-to-end stories expect of new pods, on our API server and webhook.
+"""The expectations of the upstream autoscaler's own end-to-end tests about new pods, on podfit's API server and
+webhook.
 
 The names and numbers are those of its suite `admission-controller`: pods of a Deployment with an autoscaler whose
-recommendation is set by hand, in a namespace that may have a LimitRange. One story differs on purpose
-(docs/differences.md): a container that nothing is recommended for is not scaled to fit the LimitRange of its pod.
+recommendation is set by hand, in a namespace that may have a LimitRange. One test differs on purpose
+(docs/differences.md): a container without a recommendation is not scaled to fit the LimitRange of its pod.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ async def scaled(tmp_path: Path) -> AsyncIterator[Scaled]:
 
 
 def amounts(text: str) -> Object:
-    """`100m/200Mi` as a resource list; nothing for an empty text."""
+    """`100m/200Mi` as a resource list; {} for an empty text."""
     return dict(zip(("cpu", "memory"), text.split("/"), strict=True)) if text else {}
 
 
@@ -93,7 +94,7 @@ async def started(scaled: Scaled, *containers: Object) -> Object:
 
 
 def sizes(pod: Object, which: str = "requests") -> list[str]:
-    """Of every container, as `cpu/memory`."""
+    """The sizes of all containers, as `cpu/memory`."""
     lists = [row["resources"].get(which) or {} for row in pod["spec"]["containers"]]
     return ["/".join(row[key] for key in ("cpu", "memory") if key in row) for row in lists]
 
@@ -124,7 +125,7 @@ async def test_a_container_without_recommendation_keeps_its_request_beside_one_w
 async def test_the_limit_that_a_limit_range_gives_a_container_holds_its_request_down(
     scaled: Scaled, targets: dict[str, str]
 ) -> None:
-    """The range's maximum becomes the limit, and the limit has to grow in proportion."""
+    """The LimitRange's maximum becomes the limit, and the limit has to grow in proportion."""
     await limited(scaled, "Container", max={"cpu": "300m", "memory": "1Gi"})
     await recommends(scaled, targets)
     assert sizes(await started(scaled, container("main", "100m/100Mi"))) == ["100m/100Mi"]

@@ -58,7 +58,7 @@ async def updating(cluster: Autoscaled) -> AsyncIterator[Updater]:
 
 
 async def lease(cluster: Autoscaled) -> None:
-    """As another webhook, which is not registered, keeps it alive."""
+    """Renews its Lease as another webhook would that is not registered."""
     spec = {"holderIdentity": "other", "renewTime": rfc3339_micro(cluster.clock.now() + 600)}
     body = {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": {"name": "vpa-admission-controller"}}
     if await cluster.admin.find(LEASE, "kube-system", "vpa-admission-controller") is None:

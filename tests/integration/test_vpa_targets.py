@@ -1,4 +1,4 @@
-"""What the recommender says of targets and objects that it cannot read, word by word."""
+"""The recommender's messages about targets and objects that it cannot read, word by word."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_a_scale_without_a_selector(cluster: Autoscaled) -> None:
 
 
 async def reason_for(cluster: Autoscaled, version: str, kind: str) -> str:
-    """The message of condition ConfigUnsupported, once the recommender looked for the target."""
+    """The message of condition ConfigUnsupported, once the recommender has looked up the target."""
     await cluster.vpa("web", "web", targetRef={"apiVersion": version, "kind": kind, "name": "x"})
     recommender = Recommender(cluster.client, RecommenderConfig(address=""), None, cluster.clock)
     await recommender.start()

@@ -75,7 +75,7 @@ async def test_a_starved_deployment_does_not_wait_for_the_updaters_next_pass(tmp
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root and writable cgroups")
 async def test_a_busy_process_under_a_small_limit_is_given_more(tmp_path: Path) -> None:
-    """A process that never rests, under a limit of 50m that its cgroup enforces."""
+    """A busy process, under a limit of 50m that its cgroup enforces."""
     async with Whole(tmp_path, runtime="process", stop_pods=True, vpa=True, vpa_flags=QUICK) as whole:
         pod = pod_spec("50m", "64Mi")
         pod["containers"][0]["command"] = ["/bin/sh", "-c", "while :; do :; done"]
@@ -94,7 +94,7 @@ BURSTS = "while :; do i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; sleep 0
     ],
 )
 async def test_a_meter_knows_how_often_a_container_reaches_its_limit(tmp_path: Path, runtime: str) -> None:
-    """Bursts reach the limit of 200m; on average far less is used."""
+    """Bursts reach the limit of 200m; average usage is far lower."""
     async with Whole(tmp_path, runtime=runtime, stop_pods=True, meter_resolution_s=1.0) as whole:
         pod = pod_spec("50m", "64Mi")
         pod["containers"][0]["command"] = ["/bin/sh", "-c", BURSTS]
@@ -114,7 +114,7 @@ async def test_a_meter_knows_how_often_a_container_reaches_its_limit(tmp_path: P
 
 
 async def _starved(whole: Whole, pod: Any, limit: str, annotations: dict[str, str], enough: int) -> Any:
-    """A Deployment of one such pod with an autoscaler, until its request is enough, in millicores."""
+    """Runs a Deployment of one such pod with an autoscaler until its request suffices, in millicores."""
     pod["containers"][0]["resources"]["limits"] = {"cpu": limit}
     deployment = workload("Deployment", "web", 1, pod=pod)
     deployment["spec"]["template"]["metadata"]["annotations"] = annotations

@@ -1,4 +1,4 @@
-"""Limits and the autoscaler: taken away from new pods, or left alone, which is said where it holds a request down."""
+"""Limits and the autoscaler: removed from new pods, or kept, with a condition if a limit caps a request."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def admitting(cluster: Autoscaled) -> AsyncIterator[None]:
 
 
 async def created(cluster: Autoscaled, values: str, target: dict[str, str], **more: Any) -> dict[str, Any]:
-    """The resources of a new pod, as they are stored."""
+    """The stored resources of a new pod."""
     await cluster.vpa("web", "web", targetRef=None, selector={}, resourcePolicy=policy(values, **more))
     await cluster.recommend("web", target)
     async with admitting(cluster):

@@ -1,4 +1,4 @@
-"""The updater against our API server: who is resized, who is evicted, who is left alone and why."""
+"""The updater against podfit's API server: which pods are resized, evicted or left unchanged, and why."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ async def test_a_resize_waits_when_even_the_lower_bound_does_not_fit(cluster: Au
         story = updater.skip_reasons.of(("default", "web"))
         assert story is not None and story["pods"][pods[0]]["reason"] == "NoRoom"
         assert "node small has 800m of cpu left" in story["pods"][pods[0]]["message"]
-        # No other node has room either, so waiting does not end in an eviction.
+        # No other node has capacity either, so waiting does not end in an eviction.
         await one_pass(cluster, updater, 400)
         story = updater.skip_reasons.of(("default", "web"))
         assert story is not None and story["pods"][pods[0]]["reason"] in ("NoRoom", "NoNodeFits")
@@ -478,7 +478,7 @@ async def test_a_pod_that_an_undo_keeps_large_is_not_said_to_be_at_its_target(cl
 
 
 async def starve(cluster: Autoscaled, name: str, cpu: str) -> None:
-    """As the recommender says it of a container that uses up its limit."""
+    """The status that the recommender writes for a container that uses up its limit."""
     await cluster.recommend(name, {"cpu": cpu}, lowerBound={"cpu": cpu}, upperBound={"cpu": cpu})
     conditions = [{"type": kind, "status": "True"} for kind in ("CPUStarved", "RecommendationProvided")]
     await cluster.admin.patch(VPA, "default", name, {"status": {"conditions": conditions}}, "status")

@@ -1,4 +1,4 @@
-"""Without metrics: nothing is recommended or changed from no samples, and without new samples numbers stay."""
+"""Without samples nothing is recommended or changed, and without new samples recommendations do not change."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def passes(cluster: Autoscaled, part: Recommender | Updater, number: int =
 
 
 async def updated(cluster: Autoscaled, number: int = 3) -> None:
-    """Passes of an updater that acts as soon as it may."""
+    """Passes of an updater that acts as early as permitted."""
     updater = Updater(cluster.client, EAGER, cluster.clock)
     await updater.start()
     try:
@@ -213,7 +213,7 @@ async def test_with_the_flag_samples_expire_without_metrics_as_upstreams_do(clus
 
 @pytest.mark.parametrize("away", [True, False], ids=["the API is away", "the API lists no pods"])
 async def test_a_recommender_restarted_without_metrics_keeps_the_numbers(cluster: Autoscaled, away: bool) -> None:
-    """A checkpoint lacks the memory peak of the day; nothing but the published number knows it."""
+    """A checkpoint lacks the memory peak of the day; only the published recommendation includes it."""
     for pod in await cluster.deployment("web", 2):
         cluster.use(pod, "2", "2000000000")
     await cluster.vpa("web", "web")

@@ -1,4 +1,4 @@
-"""What `podfit explain vpa` says about the pods of a running cluster: the rule, the numbers and the way out."""
+"""`podfit explain vpa` about the pods of a running cluster: the rule, the numbers and what would change the verdict."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def autoscaler(whole: Whole, name: str, kind: str, target: str, mode: str,
 
 
 async def reported(whole: Whole, name: str, *words: str) -> str:
-    """What is explained about an autoscaler, as soon as it has all these words."""
+    """The explanation of an autoscaler, once it contains all these words."""
     text = ""
     async with asyncio.timeout(60):
         while not all(word in text for word in words):

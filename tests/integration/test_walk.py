@@ -1,4 +1,6 @@
-"""docs/architecture.md names the files that a resize passes through, in order. This holds the list to what happens."""
+"""docs/architecture.md lists the files that a resize passes through, in order. This test compares the list with
+a trace.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ ROOT = Path(podfit.__file__).parent
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
 MOST_FILES, MOST_LINES = 40, 7000
 ROUNDS = 3
-"""What other loops do in one of the rounds (a lease, a heartbeat) is no part of a resize."""
+"""A module that is not called in every round belongs to another loop (a lease, a heartbeat), not to a resize."""
 
 
 def chapter(title: str) -> str:
@@ -39,7 +41,7 @@ def walk() -> list[str]:
 
 
 def groups() -> list[str]:
-    """Folders and files that a resize passes through without being decided there."""
+    """Folders and files that a resize passes through without a decision being made there."""
     rows = re.findall(r"^\| (`.*?) \|", chapter("Beside the walk"), re.MULTILINE)
     return [path for row in rows for path in re.findall(r"`([a-z_0-9/]+(?:/|\.py))`", row)]
 
@@ -63,7 +65,7 @@ def test_what_is_beside_the_walk_exists_and_has_a_reason() -> None:
 
 
 class Trace:
-    """The modules of podfit whose functions are called in between."""
+    """The modules of podfit whose functions are called during the block."""
 
     def __init__(self) -> None:
         self.modules: set[str] = set()

@@ -1,4 +1,4 @@
-"""`podfit up` that listens on every address of the machine says where it is reached, and is reached there."""
+"""`podfit up` that listens on every address of the machine prints the address at which it is reachable, and is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything in one process shows its metrics at fixed paths of one port."""
+"""A cluster in one process serves all its metrics at fixed paths of one port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of an agent on their own: a fake clock, a runtime in memory, Events and enqueued pods kept in lists."""
+"""Components of an agent on their own: a fake clock, a runtime in memory, Events and enqueued pods kept in lists."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class KeptQueue(PassQueue):
 
 
 class Api:
-    """An API server that keeps the statuses that it is sent, and answers each with the next revision."""
+    """An API server that keeps the statuses it receives, and answers each with the next revision."""
 
     def __init__(self) -> None:
         self.pods: dict[str, Object] = {}
@@ -109,7 +109,7 @@ class Api:
 
 
 class Lab:
-    """All parts of an agent, none of them running: a test calls the one that it is about."""
+    """All components of an agent, none of them running: a test calls the one under test."""
 
     def __init__(self, folder: Path, runtime: FakeRuntime | None = None, **config: Any) -> None:
         self.clock = FakeClock()
@@ -138,12 +138,12 @@ class Lab:
         self.parts = self.built.parts
 
     def record(self, body: Object | None = None) -> PodRecord:
-        """A record that no part knows of."""
+        """A record that no component knows of."""
         body = body or pod()
         return PodRecord(body["metadata"]["uid"], body, Story(self.clock))
 
     def add(self, body: Object | None = None) -> PodRecord:
-        """A pod of this node, admitted if there is room."""
+        """A pod of this node, admitted if it fits."""
         body = body or pod()
         self.api.pods[body["metadata"]["name"]] = body
         self.built.tracking.roster.add(body)
@@ -165,7 +165,7 @@ class Lab:
         return pod
 
     def grant(self, record: PodRecord, cpu: str, memory: str = "64Mi") -> None:
-        """Another size in the spec, allocated at once."""
+        """Puts another size into the spec, and allocates it at once."""
         self.api.revision = max(self.api.revision, 1000)
         self.built.tracking.roster.changed(record.pod, resized(record.pod, cpu, memory, revision=1000))
         self.api.pods[record.name] = record.pod

@@ -1,4 +1,4 @@
-"""An agent from start to stop: what it adopts, what it removes, and what outlives it."""
+"""An agent from start to stop: which pods it adopts, what it removes, and what outlives it."""
 
 from __future__ import annotations
 

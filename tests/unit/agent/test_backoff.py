@@ -1,4 +1,4 @@
-"""How long containers that crash or cannot be started wait."""
+"""The back-off of containers that crash or cannot be started."""
 
 from __future__ import annotations
 

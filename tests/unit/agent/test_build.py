@@ -1,4 +1,4 @@
-"""The parts of an agent share what they have to share."""
+"""Components of an agent share the instances that they must share."""
 
 from __future__ import annotations
 

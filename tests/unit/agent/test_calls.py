@@ -1,4 +1,4 @@
-"""What the agent asks of its runtime is counted and timed under the kubelet's names."""
+"""The agent's calls to its runtime are counted and timed under the kubelet's names."""
 
 from __future__ import annotations
 

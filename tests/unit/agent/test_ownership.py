@@ -1,7 +1,7 @@
-"""Who writes what in the agent: each field of a pod's record, and each state of a resize, has one writer.
+"""Each field of a pod's record, and each state of a resize, is written by one module of the agent.
 
-The owners are read from `pods/record.py`, where each field stands below the name of the module that may assign it. The
-source is read as a syntax tree: a write anywhere else fails here.
+The owners are read from `pods/record.py`, where each field is listed below the name of the module that may assign it.
+The source is parsed to a syntax tree: a write in any other module fails here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OTHER_RECORDS = ("runtimes/",)
 """Runtimes have records of their own."""
 CHANGING = frozenset(("append", "add", "clear", "discard", "extend", "insert", "pop", "remove", "setdefault", "update"))
 WITH_METHODS = ("story", "jobs", "waiting")
-"""Objects of their own, changed through their methods by any part."""
+"""Objects that any component changes through their methods."""
 LEDGER_WRITERS = {
     "allocate": {"allocation/allocations.py"},
     "actuate": {"actuation/actuator.py"},
@@ -56,7 +56,7 @@ def is_record(node: ast.expr) -> bool:
 
 
 def field_of(node: ast.expr) -> str:
-    """The field of a record that an expression is, or is an element of."""
+    """The record's field that an expression is, or is an element of."""
     while isinstance(node, (ast.Subscript, ast.Starred)):
         node = node.value
     return node.attr if isinstance(node, ast.Attribute) and is_record(node.value) else ""
@@ -102,7 +102,7 @@ def test_a_field_of_a_record_is_assigned_by_its_owner_only() -> None:
 
 
 def test_every_owner_writes_what_it_owns() -> None:
-    """An owner that has stopped writing a field is no owner: its name in `record.py` is out of date."""
+    """A module that no longer writes a field is not its owner: its name in `record.py` is outdated."""
     written = {(module, name) for module, tree in sources() for name, _ in writes(tree)}
     given = {"uid", "pod", "story", "static"}
     never = {(owner, name) for name, owner in owners().items() if owner != RECORD and name not in given} - written

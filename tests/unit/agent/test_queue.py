@@ -1,4 +1,4 @@
-"""The queue of passes: what a pass asks for comes, however late it asked."""
+"""The queue of passes: a requested pass is made, however late it was requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies that are deep, long or multiply themselves are refused before they cost much, in the words of Kubernetes."""
+"""Deep, long or self-expanding bodies are rejected before they cost much, with Kubernetes' messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CEL expressions: what they cost, where they end, and what is wrong with them."""
+"""CEL expressions: their cost, their limits, and their errors."""
 
 from __future__ import annotations
 

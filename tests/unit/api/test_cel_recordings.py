@@ -1,4 +1,4 @@
-"""Rules are refused, estimated and evaluated as by kube-apiserver, whose answers are recorded beside this file."""
+"""Rules are rejected, estimated and evaluated as by kube-apiserver, whose responses are recorded beside this file."""
 
 from __future__ import annotations
 

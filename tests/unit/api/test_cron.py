@@ -25,7 +25,7 @@ def at(text: str) -> float:
         ("@hourly", "2026-05-05T05:59:59", "2026-05-05T06:00:00"),
         ("15,45 9-17/4 * jan-mar 1-5", "2026-01-03T00:00:00", "2026-01-05T09:15:00"),
         ("0 0 * * 0", "2026-11-14T12:00:00", "2026-11-15T00:00:00"),
-        # A star with a step restricts: either day will do. Without one the other field decides alone.
+        # A star with a step restricts: either day field may match. Without a step the other field decides alone.
         ("0 0 */10 * mon", "2026-11-03T00:00:00", "2026-11-09T00:00:00"),
         ("0 0 */10 * mon", "2026-11-09T00:00:00", "2026-11-11T00:00:00"),
         ("0 0 */1 * mon", "2026-11-10T00:00:00", "2026-11-16T00:00:00"),

@@ -1,4 +1,4 @@
-"""The indexes of a Job: sets of numbers whose cost is that of their intervals."""
+"""The indexes of a Job: sets of numbers whose cost depends on the number of their intervals."""
 
 from __future__ import annotations
 

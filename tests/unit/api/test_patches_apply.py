@@ -1,4 +1,4 @@
-"""Server-side apply: who owns what, who may change it, and what goes when nobody wants it any more."""
+"""Server-side apply: ownership of fields, conflicts, and removal of fields that no manager owns any more."""
 
 from __future__ import annotations
 

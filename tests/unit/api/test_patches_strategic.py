@@ -1,4 +1,4 @@
-"""Strategic merge patch: lists merge by key, directives are obeyed, nonsense is refused."""
+"""Strategic merge patch: lists merge by key, directives are applied, invalid patches are rejected."""
 
 from __future__ import annotations
 

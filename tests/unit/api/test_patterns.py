@@ -1,4 +1,4 @@
-"""Patterns of clients: Go's language, Go's words, and no expression that takes for ever."""
+"""Patterns from clients: Go's syntax, Go's error messages, and matching in linear time."""
 
 from __future__ import annotations
 

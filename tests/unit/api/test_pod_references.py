@@ -1,4 +1,4 @@
-"""What of the API a pod refers to, in Kubernetes' words."""
+"""The API objects that a pod refers to, in Kubernetes' words."""
 
 from __future__ import annotations
 

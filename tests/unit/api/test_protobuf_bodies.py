@@ -1,4 +1,4 @@
-"""Protobuf bodies become the JSON their sender meant."""
+"""Protobuf bodies are converted to the JSON that they represent."""
 
 from __future__ import annotations
 

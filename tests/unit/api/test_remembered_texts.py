@@ -1,4 +1,4 @@
-"""What is remembered by text is bounded in entries and in the length of each."""
+"""Caches by text are bounded in the number and the length of entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Typed decoding: what is kept, what is dropped, and Go's words for what is wrong."""
+"""Typed decoding: which fields are kept or dropped, and errors with Go's messages."""
 
 from __future__ import annotations
 
@@ -359,7 +359,7 @@ def test_broken_yaml_gets_gos_message(text: bytes, why: str) -> None:
 
 def test_an_object_with_a_problem_is_not_cached() -> None:
     class Marked(dict[str, Any]):
-        """A dict that can be referred to weakly."""
+        """A dict that supports weak references."""
 
     body = Marked(a=1)
     alive = weakref.ref(body)

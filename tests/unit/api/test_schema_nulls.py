@@ -1,4 +1,4 @@
-"""Empty lists of built-in kinds come back as they do from a store that keeps protobuf."""
+"""Empty lists of built-in kinds are returned as by a store that keeps protobuf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAPI documents: complete references, merge keys, and what kubectl asks them for."""
+"""OpenAPI documents: complete references, merge keys, and the parts that kubectl requests."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_custom_resources_are_published_with_their_own_schema() -> None:
 
 
 def fields_of(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Reads protocol buffers without their description: field numbers with bytes or numbers."""
+    """Reads protocol buffers without their descriptors: field numbers with bytes or numbers."""
     at = 0
 
     def varint() -> int:
@@ -106,7 +106,7 @@ def fields_of(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def test_custom_resources_with_any_fields_are_published_without_any_in_the_old_document() -> None:
-    """With some of them kubectl would refuse all others."""
+    """With some of them kubectl would reject all others."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     vpa = replace(VPA, struct=custom_struct(VPA, schema))
     old = openapi.swagger([vpa])["definitions"]["io.k8s.autoscaling.v1.VerticalPodAutoscaler"]

@@ -1,4 +1,4 @@
-"""Custom resources: pruning, defaults, validation in apiextensions' words, and their type for apply."""
+"""Custom resources: pruning, defaults, validation with apiextensions' messages, and their type for apply."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_recorded_refusals_of_vertical_pod_autoscalers() -> None:
 
 
 def _replayed(vpa: Kind, step: dict[str, Any]) -> bool:
-    """Whether the step is a refusal for the body alone; then it must come out the same."""
+    """Whether the step is rejected because of the body alone; then the result must be equal."""
     want = step["response"].get("body") or {}
     if (
         step["method"] != "POST"

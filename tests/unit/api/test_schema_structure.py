@@ -1,4 +1,4 @@
-"""Structural schemas: every place says its type once, and logic only restricts."""
+"""Structural schemas: every node states its type once, and logical junctors only restrict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables: every kind has a type, and what a real server answered is a fixed point of decoding."""
+"""The tables: every kind has a type, and decoding does not change what a real server returned."""
 
 from __future__ import annotations
 

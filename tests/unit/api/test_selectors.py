@@ -1,4 +1,4 @@
-"""Label and field selectors: what they match, and what they say when they do not parse."""
+"""Label and field selectors: what they match, and their parse errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents and definitions the server publishes and takes."""
+"""Documents that the server publishes, and definitions that it accepts."""
 
 from __future__ import annotations
 

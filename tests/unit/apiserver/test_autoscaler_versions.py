@@ -1,4 +1,4 @@
-"""Autoscalers pass through autoscaling/v1 and back without loss."""
+"""Autoscalers are converted to autoscaling/v1 and back without loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families and addresses that a new Service gets, and the words for those it cannot have."""
+"""IP families and addresses of a new Service, and the errors for unavailable ones."""
 
 from __future__ import annotations
 

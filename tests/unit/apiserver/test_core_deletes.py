@@ -1,4 +1,4 @@
-"""Grace, finalizers and propagation: what becomes of an object that is deleted."""
+"""Deletion: grace periods, finalizers and propagation."""
 
 from __future__ import annotations
 

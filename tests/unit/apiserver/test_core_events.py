@@ -1,4 +1,4 @@
-"""Changes find their watchers, once encoded, and never wait for them."""
+"""Changes are delivered to their watchers, encoded once, and never wait for them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_a_watcher_of_one_node_gets_a_change_before_watchers_of_everything
     await store.put(POD.key("ns", "a"), pod("a", node="n1"))
     while not there.queue:
         await asyncio.sleep(0)
-    # A decision, a promise on disk and a write to the kernel are as many tasks, each woken by the one before.
+    # A decision, a ledger write and a kernel write are separate tasks, each woken by the previous one.
     for _ in range(8):
         assert not everywhere.queue
         await asyncio.sleep(0)
@@ -206,7 +206,7 @@ def change(revision: int) -> WatchEvent:
 async def waiting_with(
     taken: list[bytes], takes: bool = True, subscriber: Subscriber | None = None
 ) -> tuple[Watcher, asyncio.Task[None]]:
-    """A watcher whose reader waits, and a sink that notes what it is given."""
+    """A watcher whose reader waits, and a sink that records what it receives."""
 
     def sink(data: bytes) -> bool:
         taken.append(data)

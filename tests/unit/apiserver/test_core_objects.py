@@ -1,4 +1,4 @@
-"""What the server remembers of decoded objects, and for how long objects are kept."""
+"""The server's cache of decoded objects, and the lifetime of objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request states beside the object: refused in Kubernetes' words when it makes no sense."""
+"""Options of a request are rejected with Kubernetes' messages if they are contradictory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths and what they mean."""
+"""Parsing of request paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kubectl prints: durations, pod states, columns of custom resources."""
+"""The tables that kubectl prints: durations, pod states, columns of custom resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small decisions on the way of a write."""
+"""Small decisions in the processing of a write."""
 
 from __future__ import annotations
 

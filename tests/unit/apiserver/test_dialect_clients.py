@@ -1,4 +1,4 @@
-"""Which clients are shown only what types of Kubernetes 1.27 or later can hold."""
+"""Which clients receive only what types of Kubernetes 1.27 or later can decode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long evaluations leave the event loop alone."""
+"""Long evaluations do not block the event loop."""
 
 from __future__ import annotations
 

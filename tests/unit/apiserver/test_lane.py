@@ -1,4 +1,4 @@
-"""Long work in slices: short requests go first, clients take turns, and nobody waits for ever."""
+"""Long work in slices: short requests go first, clients take turns, and no request waits for ever."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_work_that_fits_into_a_slice_is_done_at_once() -> None:
 async def test_clients_take_turns_whatever_each_has_waiting() -> None:
     tested, log = lane(), []
     await asyncio.gather(*(answer(tested, log, name, 9) for name in "aaab"))
-    # The first slices are taken before anybody waits; from then on every second one is b's.
+    # The first slices run before any other client waits; from then on every second slice is b's.
     queued = "".join(log[4:])
     assert queued.count("b") == 8 and "bb" not in queued and "aaaa" not in queued[:14]
 

@@ -1,4 +1,4 @@
-"""Links of what is shown through the API server lead through it: those to the target itself, and no others."""
+"""Links in proxied responses lead through the API server if they point to the target itself, and only then."""
 
 from __future__ import annotations
 

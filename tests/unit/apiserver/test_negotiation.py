@@ -1,4 +1,4 @@
-"""Which media types a response may have, and what a client hears that accepts none of them."""
+"""The media types of a response, and the error for a client that accepts none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who owns an object, and its fields: references stated twice, and what a write through an endpoint owns."""
+"""Owners of objects and of fields: repeated references, and the fields owned by a write through a subresource."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests in flight: how many of one client are worked on, how many wait, and which are too many."""
+"""Requests in flight of one client: how many are executed, how many wait, and which are rejected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def request(client: str = "a", method: str = "GET") -> Request:
 
 
 async def seated(seats: Seats, asked: Request) -> bool:
-    """Whether it gets a seat at once; if not, it goes on waiting."""
+    """Whether it gets a seat at once; if not, it keeps waiting."""
     waiting = asyncio.ensure_future(seats.take(asked))
     await asyncio.sleep(0)
     return waiting.done()

@@ -1,4 +1,4 @@
-"""A certificate that another process makes."""
+"""A self-signed certificate, generated in another process."""
 
 from cryptography import x509
 

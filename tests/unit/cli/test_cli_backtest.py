@@ -100,7 +100,7 @@ def test_a_file_that_is_not_an_npz_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cpu", [usage() * np.nan, usage()[:0], usage()[:, :0], usage()[:, :1]])
 @pytest.mark.parametrize("step_s", [300, np.array([300.0])])
 def test_run_sizes_a_series_however_short_and_empty(tmp_path: Path, cpu: np.ndarray, step_s: object) -> None:
-    """The sizes of a prefix of a series are the prefix of its sizes, and a prefix may have no samples."""
+    """The sizes for a prefix of a series are the prefix of its sizes; a prefix may have no samples."""
     source = saved(tmp_path / "in.npz", cpu=cpu, step_s=step_s)
     out = tmp_path / "out.npz"
     backtest.run(series=source, out=out, policy="auto")

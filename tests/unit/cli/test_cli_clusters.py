@@ -1,4 +1,4 @@
-"""Clusters by name: where they live, what they are called, and which port is theirs."""
+"""Clusters by name: their directories, valid names, and their ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OOM kills are read from the API's fields alone, with the limit at the time and what to do."""
+"""OOM kills are read from the API's fields alone, with the limit at that time and a recommended action."""
 
 from __future__ import annotations
 

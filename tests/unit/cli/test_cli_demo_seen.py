@@ -1,4 +1,4 @@
-"""What the demo counts as a resize that was seen."""
+"""Which states the demo counts as an observed resize."""
 
 from __future__ import annotations
 

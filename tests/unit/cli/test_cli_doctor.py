@@ -1,4 +1,4 @@
-"""Each prerequisite that can be missing is missed for real."""
+"""Each prerequisite that `podfit doctor` reports as missing is really missing in its test."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_without_a_client_certificate_nothing_expires() -> None:
 def test_the_test_cgroup_leaves_nothing_behind() -> None:
     name = f"podfit-doctor-{os.getpid()}"
     machine.cgroups()
-    # Unlike a glob, a walk does not mind cgroups of others that vanish under it.
+    # Unlike a glob, a walk tolerates cgroups of other programs that vanish during it.
     assert not [path for path, _, _ in os.walk("/sys/fs/cgroup") if path.endswith(name)]
 
 

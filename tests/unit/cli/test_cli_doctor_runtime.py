@@ -1,4 +1,4 @@
-"""`podfit doctor` and the container runtime: each fault with what to do about it."""
+"""`podfit doctor` and the container runtime: each fault with its remedy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLUGIN = {"type": "bridge", "ipam": {"type": "host-local"}}
 
 
 class Runtime:
-    """Answers as containerd does, and can be set up badly."""
+    """Responds as containerd does, and can be misconfigured."""
 
     def __init__(self) -> None:
         self.network = True

@@ -1,4 +1,4 @@
-"""`-h` shows every option whole in a terminal of 80 columns, and the root takes --version."""
+"""`-h` shows every option in full in a terminal of 80 columns, and the root command accepts --version."""
 
 from __future__ import annotations
 

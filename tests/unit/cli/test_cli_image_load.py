@@ -1,4 +1,4 @@
-"""`podfit image load`: which runtime images are for."""
+"""`podfit image load` selects the runtime that images are loaded into."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages fit the terminal, Events are in order, amounts have units, and a size that an autoscaler sets is announced."""
+"""Output fits the terminal, Events are in order, amounts have units, and a size that an autoscaler sets is marked."""
 
 from __future__ import annotations
 

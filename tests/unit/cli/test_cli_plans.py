@@ -1,4 +1,4 @@
-"""A resize is explained before anything is sent."""
+"""A resize is explained before any request is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports that the user names: passed on as they are, and refused at once where they cannot be had."""
+"""Ports that the user states are passed on unchanged, and rejected at once if they are unavailable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`podfit recommend`: what is wrong with its command line is said before anything is read."""
+"""`podfit recommend` reports invalid usage before it reads any data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files and addresses that components are given: what cannot work is refused at the start."""
+"""Files and addresses in the options of components: invalid ones are rejected at the start."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def written(folder: Path, pair: Pair, name: str = "ca") -> tuple[Path, Path]:
 
 
 def authority(key: PrivateKey) -> Pair:
-    """A CA as other tools make it, with any kind of key."""
+    """A CA as other tools create it, with any kind of key."""
     now, name = datetime.now(UTC), subject("kubernetes")
     cert = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + timedelta(days=1)).add_extension(
         x509.BasicConstraints(True, None), True

@@ -1,4 +1,4 @@
-"""`podfit simulate`: scenarios in, tables, JSON and a page out; what is wrong is named in one line."""
+"""`podfit simulate`: scenarios in, tables, JSON and a page out; errors are reported in one line."""
 
 from __future__ import annotations
 

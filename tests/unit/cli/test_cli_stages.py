@@ -1,4 +1,4 @@
-"""How far a resize is, read from status alone."""
+"""The progress of a resize, read from status alone."""
 
 from __future__ import annotations
 

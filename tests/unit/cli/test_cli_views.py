@@ -1,4 +1,4 @@
-"""Usage beside requests, states without a podfit node, recommendations beside requests, holders of room."""
+"""Usage beside requests, states without a podfit node, recommendations beside requests, pods that hold capacity."""
 
 from __future__ import annotations
 

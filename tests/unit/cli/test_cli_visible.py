@@ -1,4 +1,4 @@
-"""What others wrote is shown as text: no control character of a cluster reaches the terminal (CVE-2021-25743)."""
+"""Text from the cluster is printed as text: none of its control characters reaches the terminal (CVE-2021-25743)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node lacks for a resize, computed from Node and Pods."""
+"""The resources that a node lacks for a resize, computed from Node and Pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens of service accounts: asked for once, renewed in time, and with their account created where there is none."""
+"""Tokens of service accounts: requested once, renewed in time; a missing account is created."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from podfit.kit.clock import FakeClock, rfc3339
 
 
 class Asker:
-    """An API server's answers to what an AccountToken asks."""
+    """An API server's responses to the requests of an AccountToken."""
 
     def __init__(self, clock: FakeClock, lifetime_s: float = 3600.0, exists: bool = True) -> None:
         self._clock, self._lifetime_s, self._exists = clock, lifetime_s, exists

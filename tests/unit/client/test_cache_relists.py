@@ -1,4 +1,4 @@
-"""A cache whose revision the server has forgotten lists again, but does not list without a pause for ever."""
+"""A cache whose revision the server has compacted lists again, but not without a pause each time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def gone() -> ApiError:
 
 
 class Server:
-    """Lists at revision 1, 2, …; each watch tells `news` events, then that its revision is too old."""
+    """Lists at revision 1, 2, …; each watch sends `news` events, then an error that its revision is too old."""
 
     shares = False
 

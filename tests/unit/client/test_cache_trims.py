@@ -1,4 +1,6 @@
-"""A cache keeps a part of an object where that saves something: not of one that others of the process have anyway."""
+"""A cache keeps only a part of an object if that saves memory, but not of an object that other components share
+anyway.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ def pod(name: str) -> Object:
 
 
 class Server:
-    """Lists one pod, and tells of another."""
+    """Lists one pod, and sends a watch event about another."""
 
     def __init__(self, shares: bool) -> None:
         self.shares, self.news = shares, freeze(pod("new"))

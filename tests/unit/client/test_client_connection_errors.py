@@ -1,4 +1,4 @@
-"""A server that does not answer is named in kubectl's words, without a trace of Python."""
+"""A server that does not respond is reported in kubectl's words, without a Python traceback."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ async def test_of_many_watches_one_reports_that_the_server_is_away(caplog: pytes
 
 
 class PausedClock(FakeClock):
-    """Notes each pause, and lets none end."""
+    """Records each pause, and lets none end."""
 
     def __init__(self, tried: asyncio.Semaphore) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""Events are sent by a few lanes: in order for each object, repeats counted, and never in the way of who reports."""
+"""Events are sent by a few lanes: in order for each object, with repeats counted, and without delaying the
+component that emits them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from podfit.kit.clock import FakeClock, rfc3339_micro
 
 
 class Wire:
-    """A transport that keeps what it was sent; `gate` holds answers back, `away` refuses to be reached."""
+    """A transport that keeps what it sends; `gate` delays responses, `away` makes it unreachable."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, str, Object]] = []
@@ -169,7 +171,7 @@ async def test_only_a_full_queue_drops_and_says_how_many(wire: Wire, clock: Fake
     recorder = recorder_on(wire, clock, room=10)
     for number in range(15):
         recorder.record(pod(f"p{number}"), "Normal", "Started", "m")
-    recorder.record(pod("p0"), "Normal", "Started", "m")  # a repeat needs no room
+    recorder.record(pod("p0"), "Normal", "Started", "m")  # a repeat needs no space in the queue
     assert recorder.dropped == 5
     async with sending(recorder):
         await recorder.flush()

@@ -1,4 +1,4 @@
-"""A watch on a server in this process: events handed over as they come about, in order with the lines that are read."""
+"""A watch on a server in this process: events are passed as they occur, in order with the lines that are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server refuses with, in a form that Kubernetes does not define."""
+"""Errors of a server in a form that Kubernetes does not define."""
 
 from __future__ import annotations
 

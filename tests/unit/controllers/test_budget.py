@@ -1,4 +1,4 @@
-"""What a disruption budget lets go, and how it words what it cannot count."""
+"""The disruptions that a budget allows, and its messages about pods that it cannot count."""
 
 import pytest
 

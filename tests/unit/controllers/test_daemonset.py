@@ -1,4 +1,4 @@
-"""What daemons tolerate."""
+"""The tolerations of daemon pods."""
 
 from podfit.controllers.workloads.sets.daemonset import with_tolerations
 

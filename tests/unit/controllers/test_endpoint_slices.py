@@ -1,4 +1,4 @@
-"""Endpoints are spread over slices so that few are written and none is too full."""
+"""Endpoints are distributed so that few slices are written and none is too full."""
 
 from __future__ import annotations
 

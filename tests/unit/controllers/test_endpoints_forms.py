@@ -1,4 +1,4 @@
-"""What a pass over a Service writes: the older Endpoints, and when the change happened."""
+"""The writes of a pass over a Service: the Endpoints object, and the time of the last change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pod(number: int, *, ready: bool = True, since: str = "") -> dict[str, Any]:
 
 
 def calls(count: int) -> int:
-    """Function calls of one pass over so many pods."""
+    """The number of function calls of one pass over so many pods."""
     pods, made = [pod(number) for number in range(count)], 0
     legacy._wanted(SERVICE, pods)  # addresses are parsed once
 

@@ -1,4 +1,4 @@
-"""What the garbage collector decides from the graph of owners."""
+"""The garbage collector's decisions from the graph of owners."""
 
 from typing import Any
 

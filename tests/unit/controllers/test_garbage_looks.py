@@ -1,4 +1,4 @@
-"""When the garbage collector looks at an object again: not for changes that say nothing about owners."""
+"""When the garbage collector checks an object again: not for changes that do not affect owners."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def obj(uid: str, owner: str = "", **meta: Any) -> Object:
 
 
 class Told:
-    """A collector that is told of changes, and what it means to look at because of them."""
+    """A collector that is notified of changes, and the objects it enqueues because of them."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.collector = GarbageCollector(cast(ControllerContext, SimpleNamespace(clock=RealClock(), client=None)))

@@ -1,4 +1,4 @@
-"""Revisions may hold any JSON: only what looks like a template is one."""
+"""Revisions may contain any JSON: only data with the form of a template is treated as one."""
 
 from __future__ import annotations
 

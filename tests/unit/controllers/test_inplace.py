@@ -115,7 +115,7 @@ def test_following_the_plan_ends_with_every_pod_resized_and_no_batch_too_large(s
 
 
 def running(name: str, cpu: str, shown: str, limit: str = "") -> dict[str, Any]:
-    """A pod of generation 2 whose agent has seen it; `shown` is what its status has."""
+    """A pod of generation 2 that its agent has observed; `shown` is the size in its status."""
     made = pod(name, cpu)
     made["metadata"]["generation"] = made["status"]["observedGeneration"] = 2
     reported: dict[str, Any] = {"name": "c", "state": {"running": {}}, "allocatedResources": {"cpu": shown}}

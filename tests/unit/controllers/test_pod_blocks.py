@@ -1,4 +1,4 @@
-"""Parts of the cluster's pod range: never given out twice, never beside the range, until none is left."""
+"""Parts of the cluster's pod range: never assigned twice, never outside the range, until none is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Deployment's conditions tell of its roll-out, and in which order."""
+"""A Deployment's conditions about its roll-out, and their order."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def rolled_out() -> Object:
 def test_a_new_replica_set_is_reported_before_availability() -> None:
     one, deadline = looked_at(deployment(), [replica_set("web-1", 3, 0)], start=Start.MADE)
     made = ("Progressing", "True", "NewReplicaSetCreated", 'Created new replica set "web-1"')
-    # Pods that exist are progress already: the set is told as made only while there are none.
+    # Existing pods count as progress already: the creation of the set is reported only while there are none.
     assert reported(one) == [
         UNAVAILABLE,
         ("Progressing", "True", "ReplicaSetUpdated", 'ReplicaSet "web-1" is progressing.'),

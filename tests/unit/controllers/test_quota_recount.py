@@ -50,7 +50,7 @@ async def test_a_count_is_not_compared_with_a_status_that_an_own_update_has_repl
     quotas: Any = informers.of(QUOTA)
     pods: Any = informers.of(POD)
 
-    # Admission has counted both pods, and the cache of pods has only the first.
+    # Admission has counted both pods, but the cache of pods has only the first.
     quotas._take("ADDED", quota(10, "600m"))
     pods._take("ADDED", pod("a"))
     await controller._reconcile(KEY)

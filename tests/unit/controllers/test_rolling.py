@@ -44,7 +44,7 @@ def test_old_sets_shrink_only_as_far_as_availability_allows(
     for one in before:
         size = after.get(one.name, one.replicas)
         assert 0 <= size <= one.replicas
-        # Unhealthy pods go first, so the healthy ones left are what fits into the remaining size.
+        # Unhealthy pods are removed first, so the remaining healthy ones are those that fit the remaining size.
         left += min(one.available, size)
     start = new[1] + sum(one.available for one in before)
     assert new[1] + left >= min(start, wanted - unavailable)
@@ -76,7 +76,7 @@ def test_rescaling_shares_by_size_and_what_is_left_goes_to_the_largest(
 
 
 def test_rescaling_compares_with_the_total_that_sets_were_made_for() -> None:
-    # Made for 12, but some of it was given up: 6 of 12 are 3 of 6, and the rest goes to the largest.
+    # Sized for 12, but partly scaled down: 6 of 12 are 3 of 6, and the rest goes to the largest.
     sets = [Size("old", 6, 6), Size("new", 2, 0)]
     assert proportional(24, sets, {"old": 12, "new": 12}) == {"old": 20, "new": 4}
 

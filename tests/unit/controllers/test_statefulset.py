@@ -1,4 +1,4 @@
-"""What a StatefulSet makes of names and shares."""
+"""A StatefulSet's pod names and partitions."""
 
 import pytest
 

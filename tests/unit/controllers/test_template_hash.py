@@ -1,4 +1,4 @@
-"""Names of ReplicaSets are those that Kubernetes would give."""
+"""Names of ReplicaSets equal those that Kubernetes would generate."""
 
 from __future__ import annotations
 

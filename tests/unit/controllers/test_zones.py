@@ -1,4 +1,4 @@
-"""When lost nodes are evicted, and when it is rather the network."""
+"""When pods of lost nodes are evicted, and when a network failure is assumed instead."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Pods that ran on without an agent: the ledger is compared with the kernel."""
+"""Pods that kept running without an agent: the ledger is compared with the kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from podfit.agent.runtimes.values import LimitsChange
 
 
 async def outside(lab: Lab, milli: int) -> None:
-    """Another program, or an agent that was killed right after, has set this CPU."""
+    """Another program, or an agent killed right afterwards, has set this CPU limit."""
     (state,) = await lab.runtime.pods()
     change = LimitsChange(cpu_shares=milli * 1024 // 1000, cpu_quota_us=milli * 100)
     await lab.runtime.update_pod("u", change)

@@ -1,4 +1,4 @@
-"""Resizes that the kernel has and the runtime has not confirmed."""
+"""Resizes that are in the kernel but not yet confirmed by the runtime."""
 
 from __future__ import annotations
 

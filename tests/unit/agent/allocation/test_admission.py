@@ -1,4 +1,4 @@
-"""Admission of new pods: room, labels, and critical pods."""
+"""Admission of new pods: free capacity, labels, and critical pods."""
 
 from __future__ import annotations
 

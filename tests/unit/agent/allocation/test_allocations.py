@@ -1,4 +1,4 @@
-"""What the node has allocated, and the room that is left."""
+"""The node's allocations, and the capacity that is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pending resizes: granted, deferred, infeasible; on disk before they count."""
+"""Pending resizes: granted, deferred or infeasible; persisted before they count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evictions: as few pods as are needed, each with its grace period."""
+"""Evictions: as few pods as necessary, each with its grace period."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sum of what the pods of a node hold."""
+"""The sum of the resources that the pods of a node hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lifecycle hooks that ask over HTTP; commands and pauses are in the tests of pods."""
+"""Lifecycle hooks that send HTTP requests; commands and pauses are in the tests of pods."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ HOST = "10.0.0.1"
 
 
 class Ports:
-    """What the kernel would answer: which ports others listen on, and which the container."""
+    """Simulated kernel state: the ports that other processes listen on, and those of the container."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.others: list[int] = []

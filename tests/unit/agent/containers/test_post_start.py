@@ -1,4 +1,4 @@
-"""postStart hooks: beside the passes; a failed one stops its container."""
+"""postStart hooks run outside of passes; a failed hook stops its container."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stopping containers: one stop at a time, whatever comes in between."""
+"""Stopping containers: one stop at a time, whatever requests arrive meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from podfit.kit.clock import FakeClock
 
 
 class SlowRuntime(FakeRuntime):
-    """Stops nothing until it is allowed to, and keeps the grace periods it was given."""
+    """Stops no container until permitted, and records the grace periods of the calls."""
 
     def __init__(self) -> None:
         super().__init__(FakeClock())

@@ -1,4 +1,4 @@
-"""The checkpoint of the CPU manager: the kubelet's form, and what makes it unusable."""
+"""The checkpoint of the CPU manager: the kubelet's format, and what makes a checkpoint unusable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the arrangement of CPUs is read from sysfs."""
+"""Reading the topology of CPUs from sysfs."""
 
 from __future__ import annotations
 

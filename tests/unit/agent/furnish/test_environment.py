@@ -1,4 +1,4 @@
-"""What a container learns from its environment and the downward API."""
+"""The environment of a container, and the downward API."""
 
 from __future__ import annotations
 

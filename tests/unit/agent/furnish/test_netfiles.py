@@ -1,4 +1,4 @@
-"""What a pod is told of names: its own, those of others, and whom to ask."""
+"""A pod's host name, its hosts file and its resolver configuration."""
 
 from __future__ import annotations
 

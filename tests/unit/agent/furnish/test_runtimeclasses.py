@@ -1,4 +1,4 @@
-"""Which runtime a pod is given, by its RuntimeClass."""
+"""Which runtime a pod runs on, by its RuntimeClass."""
 
 from __future__ import annotations
 

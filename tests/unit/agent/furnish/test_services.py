@@ -1,4 +1,4 @@
-"""What containers are told of Services."""
+"""Environment variables about Services."""
 
 from __future__ import annotations
 

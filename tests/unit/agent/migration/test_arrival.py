@@ -1,4 +1,4 @@
-"""What a node does for a VM that is to come while its runtime cannot be reached."""
+"""A node that prepares for a VM while its runtime is unreachable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIGRATION = Migration(OFFERED, "two", "one", "now")
 
 
 class Parts:
-    """All collaborators: no image but one that may be found after all; the sandbox fails with what it is given."""
+    """All collaborators: no image except one that may be found later; the sandbox fails with the given error."""
 
     def __init__(self, mounts: Exception | None, found: Any) -> None:
         self._mounts, self._found = mounts, found

@@ -1,4 +1,4 @@
-"""What a node reports of a VM that leaves it: a failure only when its runtime has said that the VM stays."""
+"""A node reports that a VM's migration failed only when its runtime has confirmed that the VM stays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NONE: list[Exception | None] = []
 
 
 class Runtime:
-    """Answers with what it is given, in that order; None is success."""
+    """Returns the given results in that order; None is success."""
 
     def __init__(
         self, moves: list[Exception | None], stays: list[Exception | None], offers: list[Exception | None] = NONE

@@ -1,4 +1,4 @@
-"""The Node's Ready condition follows what its container runtime says of itself."""
+"""The Node's Ready condition follows the status of its container runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pass over a pod works with."""
+"""The context of a pass over a pod."""
 
 from __future__ import annotations
 

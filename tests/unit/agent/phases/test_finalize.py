@@ -1,4 +1,4 @@
-"""The phase that ends passes over pods of which nothing is left to run."""
+"""The phase that ends the pass over a pod with no container left to run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of a terminated pod is removed, then its object is released."""
+"""The remains of a terminated pod are removed, then its object is released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a phase asks for another pass."""
+"""Requests of a phase for another pass."""
 
 from __future__ import annotations
 

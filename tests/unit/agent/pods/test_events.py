@@ -1,4 +1,4 @@
-"""The Events of a resize, letter by letter as Kubernetes words them."""
+"""The Events of a resize, with Kubernetes' exact wording."""
 
 from __future__ import annotations
 

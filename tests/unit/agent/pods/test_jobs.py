@@ -1,4 +1,4 @@
-"""Jobs of a pod: one task a name, gone when it ends."""
+"""Jobs of a pod: one task per name, removed when it ends."""
 
 from __future__ import annotations
 

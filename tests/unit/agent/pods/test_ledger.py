@@ -1,4 +1,6 @@
-"""The ledger at a full disk: promises are shrunk and ended, nothing durable is lost, and the trouble is reported."""
+"""The ledger on a full disk: allocations are lowered and removed, no durable entry is lost, and the problem is
+reported.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots: what runs, what ended, and what is ready."""
+"""Snapshots: which containers run, have exited, and are ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent knows of one pod."""
+"""The agent's record of one pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod's story: told once, bounded, in order."""
+"""A pod's story: each transition once, bounded, in order."""
 
 from __future__ import annotations
 

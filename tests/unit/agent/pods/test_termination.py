@@ -1,4 +1,4 @@
-"""Why and how fast a pod terminates."""
+"""The reason for a pod's termination, and its grace period."""
 
 from __future__ import annotations
 

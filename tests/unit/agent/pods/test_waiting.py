@@ -1,4 +1,4 @@
-"""Why containers wait."""
+"""The reasons why containers wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What probes ask containers, and how they word a bad answer; against real servers on this machine."""
+"""The requests of probes, and the messages of failed ones, against real servers on this machine."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_an_http_status_from_200_to_399_is_well(status: int, wrong: str | 
 
 @asynccontextmanager
 async def redirecting(answers: dict[str, str]) -> AsyncIterator[int]:
-    """By path: a status, or where to go instead."""
+    """Responses by path: a status, or the target of a redirect."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         path = (await reader.readuntil(b"\r\n\r\n")).split()[1].decode()
@@ -236,7 +236,7 @@ async def test_a_command_that_takes_too_long_is_worded_with_its_limit(monkeypatc
 
 
 async def test_a_look_that_is_called_off_in_the_moment_it_ends_is_called_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the probe of a container that is gone would go on for ever."""
+    """Otherwise the probe of a container that is gone would never end."""
     answer: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
     asked = asyncio.Event()
 

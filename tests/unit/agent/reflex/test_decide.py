@@ -1,4 +1,4 @@
-"""What a node reports of a container that is near its memory limit."""
+"""A node's report of a container that is near its memory limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The echo of a status may come before its answer: it is not news, and nothing that is news is taken for it."""
+"""The watch event of a status write may precede its response: the event is not taken for a change by others,
+and other changes are not taken for it.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def state(revision: int, cpu: str = "100m", **status: Any) -> Object:
 
 
 class Wire:
-    """A server that shows what `during` says before it answers a status with revision 5."""
+    """A server that delivers `during` on the watch before it answers a status write with revision 5."""
 
     def __init__(self) -> None:
         self.during: Callable[[], None] = lambda: None
@@ -48,7 +50,7 @@ class Wire:
 
     async def request(self, ask: ClientRequest) -> Reply:
         if ask.method != "PATCH":
-            # What the server is able to do.
+            # Discovery of the server's capabilities.
             return Reply(404, msgspec.json.encode({"kind": "Status", "code": 404}))
         self.during()
         body = {"kind": "Status", "code": self.code} if self.code >= 400 else self.answer
@@ -76,7 +78,7 @@ class Node:
         return self.agent.records["u"]
 
     async def write(self, *shown: Object) -> bool:
-        """Writes a status, while the watch brings these states."""
+        """Writes a status while the watch delivers these states."""
 
         def during() -> None:
             for one in shown:

@@ -1,4 +1,4 @@
-"""A process runtime of one test's own: its folder, its cgroups, and nothing left of it afterwards."""
+"""A process runtime for each test, with its own folder and cgroups, removed afterwards."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Machine:
         return cid
 
     async def says(self, *command: str, pod: dict[str, Any] | None = None, **more: Any) -> str:
-        """Runs it to its end; what it printed."""
+        """Runs a container to its end and returns its output."""
         uid = await self.pod(**(pod or {}))
         await self.ended(await self.start(uid, *command, **more))
         return self.text(uid)

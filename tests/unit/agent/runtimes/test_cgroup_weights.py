@@ -1,4 +1,4 @@
-"""CPU shares survive cgroup v2, whichever of the two formulas a container runtime turned them into a weight with."""
+"""CPU shares survive cgroup v2, whichever of the two formulas a container runtime used to compute the weight."""
 
 from __future__ import annotations
 

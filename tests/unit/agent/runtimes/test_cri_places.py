@@ -1,4 +1,4 @@
-"""Where pods' cgroups lie, by both drivers, as a kubelet would have them."""
+"""The paths of pods' cgroups with both drivers, as with a kubelet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Parts of volumes are mounted from where the kernel found them below the volume, whatever the container does to it."""
+"""Parts of volumes are mounted from the place that the kernel resolved below the volume, whatever the container
+changes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fake runtime's own powers: load, time, faults, and outliving the agent."""
+"""Features of the fake runtime: load, time, faults, and outliving the agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The socket between agent and keeper, where one of them does not read or is gone: nobody waits for ever."""
+"""The socket between agent and keeper: neither waits for ever if the other does not read or is gone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MANY = 2000
 
 
 class FailsOnce(Link):
-    """Finds no keeper the first time that the one it had is gone."""
+    """Finds no keeper on the first attempt after the previous keeper is gone."""
 
     opened = 0
 
@@ -31,7 +31,7 @@ class FailsOnce(Link):
 
 
 class DeafKeeper:
-    """Takes connections and answers the first question of each."""
+    """Accepts connections and answers the first request of each."""
 
     def __init__(self, folder: Path) -> None:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -17,7 +17,7 @@ ENTRY_BYTES = 50
 
 
 def texts(folder: Path) -> list[str]:
-    """What all files say, oldest first."""
+    """The contents of all files, oldest first."""
     rotated = sorted(folder.glob("0.log.*"))
     files = [*rotated, folder / "0.log"]
     return [line.split(" ", 3)[3] for file in files for line in file.read_text().splitlines()]

@@ -1,4 +1,6 @@
-"""What of an image is what runs: program, environment, user, folder, signal; and what becomes of it on the node."""
+"""A container runs with its image's program, environment, user, folder and signal; images are kept and removed
+on the node.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from podfit.images.store import ImageStore
 
 
 def put(machine: Any, name: str, image: Built) -> str:
-    """Into the node's store, as the command line does it."""
+    """Loads it into the node's store, as the command line does."""
     file = machine.folder / "image.tar"
     load(ImageStore(machine.folder / "data" / "images", durable=False), oci_archive(file, {name: image}))
     return name

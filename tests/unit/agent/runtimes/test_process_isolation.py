@@ -1,4 +1,4 @@
-"""What a container sees and may do: its own processes, files, host name, user and powers."""
+"""Isolation of a container: its own processes, files, host name, user and capabilities."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ async def test_a_kernel_parameter_is_set_for_the_pod_alone(machine: Any) -> None
 
 
 async def test_no_container_starts_beside_namespaces_that_could_not_be_made(machine: Any) -> None:
-    """Also not the second one: it would share the host's."""
+    """The second container does not start either: it would share the host's namespaces."""
     uid = await machine.pod(sysctls={"kernel.shm_rmid_forced": "nonsense"})
     for name in ("c1", "c2"):
         with pytest.raises(CannotRun, match="Invalid argument"):

@@ -1,4 +1,4 @@
-"""Containers near their memory limit, on cgroup v1 and v2: noticed in time, and held back until they get more."""
+"""Containers near their memory limit, on cgroup v1 and v2: detected in time, and throttled until they get more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who dies and who lives on: the agent, the keeper, the containers."""
+"""Which processes die with which: the agent, the keeper, the containers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 def keeper_pid(data: Path) -> int:
-    """The holder of the keeper's lock, as the kernel knows it."""
+    """The holder of the keeper's lock, according to the kernel."""
     inode = (data / "keeper.lock").stat().st_ino
     for line in Path("/proc/locks").read_text().splitlines():
         fields = line.split()

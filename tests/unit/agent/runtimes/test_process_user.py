@@ -1,4 +1,4 @@
-"""Whom the process runtime starts a container as, remembered across a restart of the agent."""
+"""The user as which the process runtime starts a container, remembered across a restart of the agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a container cannot do, seen from inside: leave its volumes, open devices, read podfit's own files."""
+"""A container cannot leave its volumes, open devices or read podfit's own files, as tested from inside."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_a_link_that_leads_out_of_a_volume_is_not_mounted(machine: Any, tm
 
 
 def exchange(volume: Path, stop: threading.Event) -> None:
-    """What a hostile sidecar does: the folder is a folder one moment and a way out the next."""
+    """Acts as a hostile sidecar: the path alternates between a folder and a link to the outside."""
     while not stop.is_set():
         os.rename(volume / "way", volume / "folder")
         os.symlink("../outside", volume / "way")

@@ -1,4 +1,4 @@
-"""Who may ask a node."""
+"""Authorization of requests to a node's server."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class World:
         self.gate = Gate(client, "n1", self.clock)
 
     async def refusal(self, certificate: Any = None, token: str = "", method: str = "GET", path: str = "/pods") -> int:
-        """The code of the refusal; 0 for none."""
+        """The status code of the refusal; 0 if the request is allowed."""
         try:
             await self.gate.check(certificate, f"Bearer {token}" if token else "", method, words_of(path)[0])
         except Refusal as refusal:

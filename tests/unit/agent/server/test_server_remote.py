@@ -1,4 +1,4 @@
-"""Exec between a process and a client: bytes, sizes, exit codes, and who leaves first."""
+"""Exec between a process and a client: bytes, sizes, exit codes, and which side closes first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that reads slowly holds the process back; the agent does not keep its output for it."""
+"""A client that reads slowly blocks the process; the agent does not buffer its output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def test_unread_output_stays_buffered_in_the_process() -> None:
         try:
             written += os.write(writing, b"x" * 4096)
         except BlockingIOError:
-            # One turn of the loop reads what it will.
+            # One iteration of the loop reads as much as it can.
             await asyncio.sleep(0.001)
     assert written <= PIPE_BYTES + 2 * CHUNK
     os.close(writing)

@@ -21,7 +21,7 @@ PATIENCE_S = 10.0
 
 
 class Pipe:
-    """A carrier whose other end is the test: it writes frames and reads them."""
+    """A connection whose other end is the test: it writes frames and reads them."""
 
     def __init__(self) -> None:
         self.inward: asyncio.Queue[bytes] = asyncio.Queue()
@@ -187,7 +187,7 @@ async def test_a_reader_that_left_does_not_block_the_others() -> None:
 
 
 class Echo:
-    """A port in the pod that says everything twice."""
+    """A port in the pod that repeats everything it receives twice."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[bytes] = asyncio.Queue()
@@ -279,7 +279,7 @@ async def test_the_backlog_of_a_slow_reader_is_bounded_in_bytes() -> None:
         session.pipe.say(1, bytes(8 << 20))
     stream = await session.stream()
     size = len(await stream.read())
-    # The first frame is not through yet, so the others are still on the wire.
+    # The first frame has not been sent completely, so the others are still pending.
     assert session.pipe.inward.qsize() == 2
     while size < 24 << 20:
         size += len(await asyncio.wait_for(stream.read(), PATIENCE_S))

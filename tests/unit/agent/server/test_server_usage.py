@@ -19,7 +19,7 @@ MI = 1 << 20
 
 
 class Node:
-    """An agent and its runtime with one pod `default/p` of one container `c`, as far as usage is concerned."""
+    """The parts of an agent and its runtime that usage needs, with one pod `default/p` of one container `c`."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()

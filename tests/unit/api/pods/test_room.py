@@ -1,4 +1,4 @@
-"""Does a request fit on a node?"""
+"""Whether a request fits on a node."""
 
 from __future__ import annotations
 

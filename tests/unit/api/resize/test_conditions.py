@@ -1,4 +1,4 @@
-"""How the two conditions of a resize are found."""
+"""Finding the two conditions of a resize."""
 
 from __future__ import annotations
 

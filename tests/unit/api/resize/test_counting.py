@@ -1,4 +1,4 @@
-"""What a pod counts for while it is resized, by the rules of the designs of 2020 and 2021."""
+"""The size at which a pod is counted during a resize, by the rules of the designs of 2020 and 2021."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which dialect a namespace speaks."""
+"""Which dialect a namespace uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a resize stands: the one answer for every part."""
+"""The state of a resize, determined by one function for all components."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT = "2026-01-01T00:00:00Z"
 def pod(
     allocated: dict[str, str], actual: dict[str, str], *conditions: dict[str, Any], seen: int | None = 2, **status: Any
 ) -> dict[str, Any]:
-    """A pod of generation 2 that asks for NEW."""
+    """A pod of generation 2 that requests NEW."""
     state = {"name": "c", "allocatedResources": allocated, "resources": {"requests": actual}}
     reported = {} if seen is None else {"observedGeneration": seen}
     return {
@@ -94,7 +94,7 @@ def test_a_limit_that_the_kernel_rounded_is_applied() -> None:
 
 
 def test_an_older_server_that_leaves_its_word_behind_is_not_believed() -> None:
-    """A resize back to what is allocated leaves the word of the last verdict, which names no generation."""
+    """A resize back to the allocation leaves the value of the last verdict, which names no generation."""
     left = {**waits("Infeasible"), "observedGeneration": 0}
     assert progress(pod(NEW, NEW, left, resize="Infeasible")) == Pending(Undecided(), AT)
     assert progress(pod(OLD, OLD, left, resize="Infeasible")) == Pending(Infeasible(message="no room"), AT)

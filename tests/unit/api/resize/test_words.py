@@ -1,4 +1,4 @@
-"""The one word of servers before 1.33, derived from a native pod."""
+"""`status.resize` of servers before 1.33, derived from a native pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster in a dictionary, and the attributes of a write, for tests of admission plugins."""
+"""Fixtures for tests of admission plugins: an in-memory cluster, and the attributes of a write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from podfit.apiserver.request import ADMIN, User
 
 
 class DictCluster:
-    """What plugins see, and how often they wrote."""
+    """The objects that plugins read, and the number of their writes."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Nobody becomes somebody else by a certificate signing request."""
+"""A certificate signing request cannot be used to act as another user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node may not do with its own identity: steer itself out of the cluster, read by reference, be another node."""
+"""Restrictions of a node's identity: it cannot change its owners, read objects by reference, or act as another node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What single plugins do, beyond what the recordings show."""
+"""Single plugins, beyond the recordings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Recorded requests of a real server, through the plugins and authorizers: the same refusals, the same defaults.
+"""Recorded requests of a real server, through the plugins and authorizers: the same errors, the same defaults.
 
-A server of a few lines stands in for the real one: it decodes nothing, validates nothing and keeps objects in a
-dictionary. Steps whose answer is made by anything but admission and authorization are run but not compared.
+A minimal server replaces the real one: it decodes nothing, validates nothing and keeps objects in a dictionary. Steps
+whose response does not come from admission or authorization are run but not compared.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class LittleServer:
             self.rbac.changed(kind.kind, old, new)
 
     def count_quotas(self, namespace: str) -> None:
-        """What the quota controller does."""
+        """Does the work of the quota controller."""
         for quota in self.cluster.list(QUOTA, namespace):
             hard = quota["spec"]["hard"]
             quota["status"] = {"hard": hard}
@@ -221,7 +221,7 @@ def differs(new: dict[str, Any], old: dict[str, Any]) -> bool:
 
 
 def merged(old: Any, patch: Any) -> Any:
-    """Enough of a strategic merge: maps merge, lists merge by name, key or type."""
+    """A sufficient subset of strategic merge: maps merge, lists merge by name, key or type."""
     if isinstance(old, dict) and isinstance(patch, dict):
         made = dict(old)
         for key, value in patch.items():
@@ -241,7 +241,7 @@ def merged(old: Any, patch: Any) -> Any:
 
 
 def defaulted(kind: Kind, obj: dict[str, Any]) -> None:
-    """The defaults that admission builds on: requests from limits, and what a LimitRange derives."""
+    """The defaults that admission requires: requests from limits, and those derived from a LimitRange."""
     if kind.plural == "limitranges":
         for item in obj["spec"]["limits"]:
             if item["type"] == "Container":
@@ -291,7 +291,7 @@ def filled(value: Any, answers: dict[str, Any]) -> Any:
 
 
 def settled(value: Any) -> Any:
-    """Random parts of names as the recordings write them."""
+    """Replaces random parts of names as the recordings do."""
     return json.loads(re.sub(r"kube-api-access-\w{5}", "kube-api-access-<rand>", json.dumps(value)))
 
 

@@ -1,4 +1,4 @@
-"""Webhooks over real TLS: who is asked, what they are told, what their answers do."""
+"""Webhooks over real TLS: which ones are called, with which requests, and the effects of their responses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PODS = [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resourc
 
 
 class HookServer:
-    """Answers by path; what it was asked is kept."""
+    """Responses by path; the requests are kept."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
@@ -74,7 +74,7 @@ class HookServer:
 
 
 class HookHere:
-    """A hook of this process that allows everything."""
+    """A webhook in this process that allows everything."""
 
     def __init__(self) -> None:
         self.reported: list[str] = []

@@ -1,4 +1,4 @@
-"""A cluster in a dictionary for tests of authentication and authorization."""
+"""An in-memory cluster for tests of authentication and authorization."""
 
 from __future__ import annotations
 

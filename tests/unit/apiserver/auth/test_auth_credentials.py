@@ -1,4 +1,4 @@
-"""Certificates and tokens: what is made, what is accepted, and what stops being accepted."""
+"""Certificates and tokens: how they are issued, which are accepted, and which no longer are."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pki(tmp_path_factory) -> Pki:
 
 
 def peer_of(server: ssl.SSLContext, client: ssl.SSLContext):
-    """Shakes hands in memory; returns what the server sees of the client."""
+    """Performs a TLS handshake in memory; returns the client's certificate as the server sees it."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     serving = server.wrap_bio(to_server, to_client, server_side=True)
     calling = client.wrap_bio(to_client, to_server, server_hostname="localhost")
@@ -251,7 +251,7 @@ def test_token_for_others_is_not_for_us_but_we_know_whose_it_is(tokens):
 
 
 def test_a_token_is_verified_in_the_one_way_it_was_signed(tokens):
-    """Neither unsigned, nor signed with the public key as if it were a secret."""
+    """Tokens are accepted neither unsigned, nor signed with the public key as if it were a secret."""
     good = tokens.token_request("ns", "robot", {"spec": {}})["status"]["token"]
     claims = good.split(".")[1]
     public = json.dumps(tokens.jwks()["keys"][0]).encode()

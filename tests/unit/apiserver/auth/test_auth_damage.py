@@ -1,4 +1,4 @@
-"""Damaged keys: what others rest on is refused with the way out, what can be issued again is issued again."""
+"""Damaged keys: those that others depend on are rejected with instructions, those that can be reissued are reissued."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the system have names and rights of their own, and no more than they need."""
+"""The components of the system have their own names and permissions, and no more than they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: RBAC, its default roles, the reviews and the guard against granting what one does not hold."""
+"""RBAC, its default roles, access reviews, and the check against granting permissions that the user lacks."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ async def test_escalate_verb_and_changes_for_garbage_collection_lift_the_guard(a
 
 @pytest.mark.parametrize("kind", ["Role", "ClusterRole", "ClusterRoleBinding"])
 async def test_a_label_on_what_one_does_not_hold_is_an_escalation(access, kind):
-    """Labels make a role part of others."""
+    """Labels aggregate a role into others."""
     old = {"metadata": {"name": "r"}, "rules": [SECRETS]}
     if kind == "ClusterRoleBinding":
         old = {"metadata": {"name": "r"}, "roleRef": {"kind": "ClusterRole", "name": "admin"}, "subjects": []}

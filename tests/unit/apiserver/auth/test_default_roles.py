@@ -1,4 +1,4 @@
-"""Every cluster has the roles and bindings of Kubernetes, and podfit's own beside them."""
+"""Every cluster has the roles and bindings of Kubernetes, and additionally podfit's own."""
 
 from __future__ import annotations
 

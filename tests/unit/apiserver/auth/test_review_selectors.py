@@ -1,4 +1,4 @@
-"""Selectors in access reviews: refused, or ignored with a word about it."""
+"""Selectors in access reviews: rejected, or ignored with a message."""
 
 from __future__ import annotations
 

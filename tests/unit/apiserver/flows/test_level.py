@@ -1,4 +1,4 @@
-"""One priority level: seats, queues and turns."""
+"""One priority level: seats, queues and dispatch order."""
 
 from __future__ import annotations
 

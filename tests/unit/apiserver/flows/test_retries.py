@@ -1,4 +1,4 @@
-"""How long rejected clients are asked to wait."""
+"""The Retry-After of rejected requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers: metrics, behaviour and targets, refused with the words and the fields of Kubernetes."""
+"""HorizontalPodAutoscalers: metrics, behaviour and targets, rejected with Kubernetes' messages and fields."""
 
 from __future__ import annotations
 

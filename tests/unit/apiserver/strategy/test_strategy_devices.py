@@ -1,4 +1,4 @@
-"""Rules of resource.k8s.io that the recordings do not show."""
+"""Rules of resource.k8s.io that the recordings do not cover."""
 
 from __future__ import annotations
 

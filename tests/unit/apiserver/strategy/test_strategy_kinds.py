@@ -1,4 +1,4 @@
-"""Kinds other than pods: defaults and refusals that the recordings do not show."""
+"""Kinds other than pods: defaults and errors that the recordings do not cover."""
 
 from __future__ import annotations
 
@@ -182,9 +182,9 @@ def test_every_built_in_kind_has_a_strategy_that_takes_an_empty_object() -> None
         owner.prepare_create(obj)
         found = [error.path for error in owner.validate_create(obj)]
         if kind.kind == "LimitRange":
-            assert "metadata.name" not in found  # it gets a name where it has none
+            assert "metadata.name" not in found  # a name is generated if there is none
         elif not owner.update_checks:
-            assert found  # the name is looked at only when nothing else is wrong
+            assert found  # the name is validated only if there is no other error
         else:
             assert "metadata.name" in found
 

@@ -1,4 +1,4 @@
-"""Rules of networking, discovery and flow control kinds that the recordings do not show."""
+"""Rules of networking, discovery and flow control kinds that the recordings do not cover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of the newer group: what a new one needs, and what an update may change."""
+"""Events of events.k8s.io: required fields of a new Event, and permitted updates."""
 
 from __future__ import annotations
 

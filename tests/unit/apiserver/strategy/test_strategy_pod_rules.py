@@ -1,4 +1,4 @@
-"""Pods: refusals of volumes, annotations and placement, with the words and the field that Kubernetes uses."""
+"""Pods: errors in volumes, annotations and placement, with Kubernetes' messages and fields."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a real server answered, step by step, where the answer follows from the request and the object alone.
+"""Recorded responses of a real server that follow from the request and the object alone, step by step.
 
-Every recorded object is the state of the next step, so no store is needed. Steps that depend on other parts
-(conflicts, authorization, limits of the namespace, controllers) are left to the replay against a whole server.
+Every recorded object is the state of the next step, so no store is needed. Steps that depend on other components
+(conflicts, authorization, limits of the namespace, controllers) are covered by the replay against a whole server.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from podfit.apiserver.strategy import strategy_for
 ROOT = Path(os.environ.get("PODFIT_VECTORS", Path(__file__).parents[5] / "shared" / "vectors")) / "api"
 REGISTRY = Registry()
 ELSEWHERE = {
-    # (file, step): decided by another part of the server
+    # (file, step): decided by another component of the server
     ("workload-scale.json", "negative"): "the scale endpoint",
     ("resize-main-endpoint.json", "toleration-remove"): "admission adds it again",
     ("resize-static-windows-skew.json", "mirror"): "admission leaves mirror pods alone",
@@ -115,7 +115,7 @@ def decided_here(file: str, raw: dict[str, Any], found: tuple[Kind, str, str, st
 
 
 def admitted(kind: Kind, obj: dict[str, Any]) -> None:
-    """What the default admission plugins add to every pod."""
+    """The fields that the default admission plugins add to every pod."""
     if kind.kind == "Pod":
         spec = obj["spec"]
         spec.setdefault("serviceAccountName", "default")
@@ -127,7 +127,7 @@ def admitted(kind: Kind, obj: dict[str, Any]) -> None:
 
 
 def perform(step: Step) -> dict[str, Any]:
-    """The object or the Status that the strategy alone comes to."""
+    """The object or the Status that the strategy alone produces."""
     kind, namespace, _, subresource = kind_of(step.raw["path"]) or pytest.fail("unknown path")
     strategy, struct = strategy_for(kind), type_of(kind)
     body = step.raw.get("body")

@@ -1,4 +1,4 @@
-"""Services and namespaces: what an update keeps, drops and may not change, and the words of refusals."""
+"""Services and namespaces: which fields an update keeps, drops or may not change, and the error messages."""
 
 from __future__ import annotations
 

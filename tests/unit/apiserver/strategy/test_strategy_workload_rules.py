@@ -1,4 +1,4 @@
-"""Workloads, Jobs and CronJobs: every refusal with the words and the field that Kubernetes uses."""
+"""Workloads, Jobs and CronJobs: every error with Kubernetes' message and field."""
 
 from __future__ import annotations
 

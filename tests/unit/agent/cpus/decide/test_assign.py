@@ -1,4 +1,4 @@
-"""The static policy: who gets CPUs of its own, and which."""
+"""The static policy: which containers get exclusive CPUs, and which CPUs."""
 
 from __future__ import annotations
 

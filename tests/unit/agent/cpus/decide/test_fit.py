@@ -1,4 +1,4 @@
-"""Another number of CPUs for a container that has some: it keeps its own and gets the nearest."""
+"""Changing the number of exclusive CPUs of a container: it keeps its own and gets the nearest ones."""
 
 from __future__ import annotations
 

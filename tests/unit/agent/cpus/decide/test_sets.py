@@ -1,4 +1,4 @@
-"""Sets of CPUs from text, and their text."""
+"""Sets of CPUs parsed from text and formatted as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How CPUs are grouped into cores, sockets and NUMA nodes."""
+"""Grouping of CPUs into cores, sockets and NUMA nodes."""
 
 from __future__ import annotations
 

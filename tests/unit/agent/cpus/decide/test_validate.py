@@ -1,4 +1,4 @@
-"""Which states from disk cannot be true on this machine."""
+"""Persisted states that are impossible on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Eviction thresholds, who goes first under memory pressure, in which words, and who is not let in."""
+"""Eviction thresholds, the order of evictions under memory pressure, their messages, and which pods are not
+admitted.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,7 @@ def consumer(name: str, used: int | None, request: str = "", priority: int = 0, 
 
 
 def order(*consumers: Consumer) -> list[str]:
-    """Takes the victims away one by one."""
+    """Removes the victims one by one."""
     left, gone = list(consumers), []
     while (chosen := eviction.victim(left)) is not None:
         gone.append(chosen.uid)

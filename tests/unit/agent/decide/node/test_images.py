@@ -1,4 +1,4 @@
-"""Which images a node deletes, and which it reports."""
+"""Which images a node deletes, and which ones it reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a node is under pressure, and when it no longer is."""
+"""When pressure on a node begins and ends."""
 
 from __future__ import annotations
 

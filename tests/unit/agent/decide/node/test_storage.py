@@ -1,4 +1,4 @@
-"""What pods have on the disk, and which of them have too much there."""
+"""Disk usage of pods, and which pods exceed their limits."""
 
 from __future__ import annotations
 

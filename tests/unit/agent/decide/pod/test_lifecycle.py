@@ -1,4 +1,4 @@
-"""Which containers start, and when a pod is over."""
+"""Which containers start, and when a pod has terminated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The status as API servers before 1.33 know it."""
+"""The status in the form of API servers before 1.33."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom the kernel ends first when the node is out of memory."""
+"""Which processes the kernel kills first when the node is out of memory."""
 
 from __future__ import annotations
 

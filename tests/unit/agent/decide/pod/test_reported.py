@@ -1,4 +1,4 @@
-"""Containers that the runtime has lost: what the API knows of their end."""
+"""Containers that the runtime has lost: their exits are read from the API."""
 
 from __future__ import annotations
 

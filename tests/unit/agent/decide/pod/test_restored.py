@@ -1,4 +1,4 @@
-"""Sizes whose ledger entries are lost, from the status and the kernel."""
+"""Sizes without a ledger entry are restored from the status and the kernel."""
 
 from __future__ import annotations
 

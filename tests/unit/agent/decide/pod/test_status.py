@@ -27,7 +27,7 @@ def test_a_container_that_has_not_started_has_no_size() -> None:
 
 
 def test_a_generation_is_observed_once_its_resize_is_decided() -> None:
-    """Otherwise a client would take the missing conditions for a finished resize."""
+    """Otherwise a client would take the missing conditions to mean that the resize is complete."""
     undecided = pod(2, LARGER)
     undecided["status"] = {"observedGeneration": 1}
     assert facts(undecided).answers == 1

@@ -1,4 +1,4 @@
-"""The steps that bring the kernel to what is allocated, and their order."""
+"""The steps that apply the allocation to the kernel, and their order."""
 
 from __future__ import annotations
 

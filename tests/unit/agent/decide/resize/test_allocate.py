@@ -1,4 +1,4 @@
-"""Verdicts on a resize: what fits, what waits, what can never be; and the order in which they are made."""
+"""Verdicts on a resize (granted, deferred, infeasible), and the order in which they are made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between quantities and the numbers of the kernel."""
+"""Conversion between quantities and the kernel's numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the status may claim of the kernel."""
+"""Which of the kernel's values the status may report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is worked out once for a state of a pod is never used for another."""
+"""Sizes cached for one state of a pod are never used for another."""
 
 from __future__ import annotations
 

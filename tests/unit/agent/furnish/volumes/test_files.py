@@ -1,4 +1,4 @@
-"""What the agent keeps on disk: its ledger, and pods' volumes and logs."""
+"""The agent's files on disk: its ledger, and pods' volumes and logs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_a_restart_is_kept_until_it_is_done(tmp_path: Path) -> None:
 
 
 async def test_a_restart_is_written_so_that_earlier_agents_can_read_it(tmp_path: Path) -> None:
-    """They take any line that is not a promise and not an end for what was actuated."""
+    """Older readers treat any line that is neither an allocation nor an end as an actuated size."""
     ledger = Ledger(tmp_path / "ledger")
     ledger.restart("u", {"c": "id1"})
     await ledger.flush()
@@ -107,7 +107,7 @@ async def test_a_flush_does_not_wait_for_what_others_change_meanwhile(
 
     def write(lines: bytes, whole: bytes) -> None:
         written.append(whole or lines)
-        # Behind its back the next one is waiting already, as on a busy node.
+        # Meanwhile the next write is waiting already, as on a busy node.
         loop.call_soon_threadsafe(ledger.allocate, f"v{len(written)}", Allocated({"c": SIZE}))
 
     monkeypatch.setattr(ledger, "_write", write)

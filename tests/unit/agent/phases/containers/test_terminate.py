@@ -1,4 +1,4 @@
-"""How pods end: stopped, finished, reported, removed."""
+"""Termination of pods: stopped, finished, reported, removed."""
 
 from __future__ import annotations
 

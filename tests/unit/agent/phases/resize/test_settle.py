@@ -1,4 +1,4 @@
-"""The phase that says whether a resize is complete."""
+"""The phase that decides whether a resize is complete."""
 
 from __future__ import annotations
 

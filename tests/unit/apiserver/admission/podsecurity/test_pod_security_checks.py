@@ -1,4 +1,4 @@
-"""Each check of the baseline and restricted standards: what it forbids, since which version, and its words."""
+"""Each check of the baseline and restricted standards: what it forbids, since which version, and its message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PodSecurity in the chain of plugins: which writes it checks, and what it answers."""
+"""PodSecurity in the chain of plugins: which writes it checks, and its responses."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def test_invalid_labels_that_are_stored_do_not_prevent_other_updates(plugi
 
 @pytest.fixture
 def running(cluster, pod):
-    """Pods that violate baseline: two of one controller, one of its own."""
+    """Pods that violate baseline: two of one controller, one without a controller."""
     owned = [{"uid": "u", "controller": True}]
     for name, spec, owners in (("b", SHARING, owned), ("a", SHARING, owned), ("c", {"hostNetwork": True}, [])):
         one = pod(name, **spec)
@@ -188,7 +188,7 @@ async def test_pods_are_checked_when_what_is_enforced_may_forbid_more(plugin, ru
 
 
 class SlowClock(FakeClock):
-    """Each reading takes a while."""
+    """Each reading of the clock is later than the last."""
 
     def monotonic(self) -> float:
         self._mono += 0.4
