@@ -1,4 +1,4 @@
-"""Every alert rule fires when it should and keeps quiet when it should not, by Prometheus' own test runner."""
+"""Every alert rule fires when it should and does not when it should not, according to Prometheus' own test runner."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_alerts_do_as_their_tests_say() -> None:
 
 @needs_promtool
 def test_an_alert_that_joins_different_labels_fails_its_test(tmp_path: Path) -> None:
-    """The runner does run them: an `and` between series that share no labels is never true."""
+    """The runner evaluates the rules: an `and` between series that share no labels is never true."""
     (tmp_path / "tests").mkdir()
     text = (PROMETHEUS / "alerts.yaml").read_text()
     broken = text.replace(

@@ -1,4 +1,4 @@
-"""The types of objects, defined once; and the way they are shared."""
+"""The types of objects are defined once, and shared objects are frozen in tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts are whole once they are built: few collaborators each, and no callback hung on a part afterwards."""
+"""Components are complete once they are constructed: few collaborators each, and no callback assigned afterwards."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def methods_of(trees: Iterable[ast.Module]) -> set[str]:
-    """Names that stand for methods everywhere: of no property and of no field."""
+    """Names that are methods in every class that defines them: never a property or a field."""
     methods, values = set[str](), set[str]()
     for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -1,4 +1,4 @@
-"""The documentation says everything the code can say, and deploy/ asks only for what exists."""
+"""The documentation covers every flag, metric and reason of the code, and deploy/ refers only to what exists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 SUFFIXES = ("_bucket", "_sum", "_count")
 PROMQL = frozenset(("sum", "rate", "increase", "histogram_quantile", "and", "or", "unless", "max", "min", "avg", "up"))
-"""Words of the query language, and the one metric that Prometheus adds itself."""
+"""Keywords of the query language, and the one metric that Prometheus adds itself."""
 
 
 def words_of(page: Path) -> set[str]:
@@ -191,7 +191,7 @@ def test_the_containerfile_copies_existing_files_only() -> None:
 
 
 def design_statements() -> list[list[str]]:
-    """The rows of the table that holds the autoscaler's design document against podfit: statement, way, tests."""
+    """The rows of the table about the autoscaler's design document: statement, how it is met, tests."""
     text = (DOCS / "vpa.md").read_text().partition("| statement | how it is met | test |\n|---|---|---|\n")[2]
     return [line.strip().strip("|").split(" | ") for line in text.splitlines() if line.startswith("|")]
 

@@ -1,4 +1,4 @@
-"""The picture in the README: small, complete without animation, and without a trace of the machine it was made on."""
+"""The picture in the README: small, complete without animation, and without data of the machine it was made on."""
 
 from __future__ import annotations
 

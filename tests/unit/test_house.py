@@ -1,4 +1,4 @@
-"""The shape of the source tree: small folders, short files, and names that stand for one thing."""
+"""The structure of the source tree: small folders, short files, and names with one meaning."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ OF_ONE_MEANING = frozenset(
         "World",
     ]
 )
-"""Names that readers meet everywhere: those of a resize, and those that once stood for several things."""
+"""Names with one meaning in all of podfit: those of a resize, and those that once had several meanings."""
 
 
 def test_widely_used_names_have_one_meaning() -> None:

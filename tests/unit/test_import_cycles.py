@@ -1,6 +1,6 @@
-"""No module imports itself by way of others, not even from inside a function.
+"""No module imports itself through others, not even inside a function.
 
-import-linter holds the same between the packages that its contract names; this is about single modules, in all of
+import-linter checks the same between the packages that its contract names; this test checks single modules, in all of
 podfit.
 """
 
@@ -13,7 +13,7 @@ import pytest
 
 
 def cycle(imports: dict[str, set[str]]) -> list[str]:
-    """A circle of imports, from a module back to it; [] if there is none."""
+    """A cycle of imports, from a module back to it; [] if there is none."""
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:

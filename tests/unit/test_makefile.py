@@ -1,4 +1,4 @@
-"""What `make` would install on a fresh machine, and that it installs nothing twice."""
+"""The packages that `make` would install on a fresh machine; none is installed twice."""
 
 from __future__ import annotations
 

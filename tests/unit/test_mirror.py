@@ -9,7 +9,7 @@ UNIT = Path(__file__).resolve().parent
 SOURCE = UNIT.parents[1] / "src" / "podfit"
 AGENT = ("actuation", "allocation", "containers", "phases", "pods", "roster", "status")
 SETTINGS = ("config.py", "metrics.py")
-"""Names and numbers: what they mean is tested where they are used."""
+"""Modules of names and numbers: their meaning is tested where they are used."""
 
 
 def decides(module: Path) -> bool:

@@ -1,4 +1,6 @@
-"""No state below `compose`: a module holds constants and pure memos, and nothing that two clusters could share."""
+"""No mutable state below `compose`: a module contains constants and pure caches, and nothing that two clusters
+could share.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,13 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[2] / "src" / "podfit"
 CONTAINERS = ("dict", "list", "set", "OrderedDict", "defaultdict", "deque", "WeakValueDictionary", "WeakKeyDictionary")
 OF_THE_PROCESS = {
-    "kit/uids.py: _ready",  # random texts in stock
+    "kit/uids.py: _ready",  # a stock of random texts
 }
-"""Containers that belong to the process by their nature."""
+"""Containers of state that belongs to the whole process."""
 
 
 def mutable(value: ast.expr | None) -> bool:
-    """Whether an assigned value is an empty container, which is there to be filled."""
+    """Whether an assigned value is an empty container, to be filled later."""
     if isinstance(value, ast.Dict):
         return not value.keys
     if isinstance(value, ast.List):
@@ -23,7 +25,7 @@ def mutable(value: ast.expr | None) -> bool:
 
 
 def read_only(node: ast.stmt) -> bool:
-    """Whether it is declared as something that cannot be filled."""
+    """Whether its declared type is immutable."""
     return isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation).startswith(("Mapping", "ObjectView"))
 
 
@@ -48,5 +50,5 @@ def test_modules_rebind_no_globals() -> None:
         for path in SOURCE.rglob("*.py")
         if any(isinstance(node, ast.Global) for node in ast.walk(ast.parse(path.read_text())))
     }
-    # libvirt has one event loop a process.
+    # libvirt has one event loop per process.
     assert found <= {"vm/machines/events.py"}

@@ -14,7 +14,7 @@ NAMED = re.compile(r"`(test_\w+(?:\.py)?)`")
 
 
 def known() -> set[str]:
-    """Names of all tests, and of their files."""
+    """The names of all tests, and of their files."""
     files = list((ROOT / "tests").rglob("test_*.py"))
     found = {file.name for file in files}
     for file in files:

@@ -1,4 +1,4 @@
-"""What nothing in podfit uses does not ship: code for tests is in tests, and code for nobody is deleted."""
+"""Unused code does not ship: code for tests is in tests, and code that nothing uses is deleted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import podfit
 
 SOURCE = Path(podfit.__file__).parent
 FOR_TESTS = frozenset(("FakeClock",))
-"""The second clock, beside the protocol that both keep: tests and benchmarks move it by hand."""
+"""The test implementation of the clock's protocol: tests and benchmarks advance it by hand."""
 ENTRY_POINTS = frozenset(("complete",))
 """Named in pyproject.toml."""
 
@@ -22,7 +22,7 @@ def sources() -> dict[Path, str]:
 
 
 def unused(files: dict[Path, str]) -> set[str]:
-    """Functions and classes of modules whose name stands nowhere but in their definition."""
+    """Functions and classes of modules whose name occurs nowhere except in their definition."""
     mentions = Counter(word for text in files.values() for word in re.findall(r"\w+", text))
     found = set()
     for path, text in files.items():

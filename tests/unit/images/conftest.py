@@ -1,4 +1,4 @@
-"""An image store of one test's own, and a registry on loopback."""
+"""An image store for each test, and a registry on loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Challenges of registries, as they are found in the wild."""
+"""Parsing of registries' authentication challenges, as real registries send them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers laid over each other: whiteouts, links, and that nothing leaves the folder."""
+"""Unpacking layers over each other: whiteouts, links, and no write outside the folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests and configurations that anybody may have written."""
+"""Manifests and configurations from untrusted sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pulling from a registry: what is asked, verified, resumed, refused, and how failures read."""
+"""Pulling from a registry: requests, verification, resumption, rejections, and error messages."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ async def test_corrupt_content_is_never_used(registry: LoopbackRegistry, puller:
     name = registry.push("app:1", APP)
     registry.faults.append(Fault(f"/blobs/{BIG}", corrupt=True))
     assert f"failed to copy: failed to verify {BIG}" in await why(puller, name)
-    # Of the other parts of the image, whose downloads this one ended, what was verified or can be resumed is kept.
+    # Of the image's other parts, whose downloads this failure ended, verified and resumable data is kept.
     assert store.images() == [] and not store.has(BIG)
     assert not [name for name in files(store, "partial") if name.startswith(BIG.replace(":", "-"))]
     registry.faults.clear()
@@ -317,7 +317,7 @@ async def test_a_process_killed_in_the_middle_of_a_pull_leaves_nothing_that_is_u
 async def test_an_image_that_fills_the_disk_leaves_nothing_and_is_pulled_once_there_is_room(
     registry: LoopbackRegistry, tmp_path: Path
 ) -> None:
-    """It is small while it is packed: the disk is found full in the middle of unpacking."""
+    """The image is small while compressed: the disk fills up in the middle of unpacking."""
     name = registry.push("big:1", build([{"zeros": bytes(120 << 20)}]))
     with small_disk(tmp_path / "disk", 300 << 20) as disk:
         store = ImageStore(disk / "images", durable=False)

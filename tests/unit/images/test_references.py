@@ -1,4 +1,4 @@
-"""Image references: what a name means, and which texts name nothing."""
+"""Image references: what a name refers to, and which texts are invalid."""
 
 from __future__ import annotations
 

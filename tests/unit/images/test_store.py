@@ -33,7 +33,7 @@ APP = build([{"bin/app": b"one", "etc/old": b"x"}, {"bin/app": b"two", "etc/.wh.
 
 
 def left_over(store: ImageStore) -> list[str]:
-    """Everything that belongs to no image."""
+    """All files that belong to no image."""
     return sorted(
         str(path.relative_to(store.folder))
         for folder in ("work", "partial", "rootfs", "blobs/sha256")

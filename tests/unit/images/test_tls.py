@@ -1,4 +1,4 @@
-"""Registries over TLS: certificates are verified unless a registry is named as insecure."""
+"""Registries over TLS: certificates are verified unless a registry is configured as insecure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a listener is reached."""
+"""The addresses at which a listener is reachable."""
 
 from __future__ import annotations
 

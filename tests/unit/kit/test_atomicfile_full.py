@@ -1,4 +1,4 @@
-"""Small files at a full disk: replaced where that is possible, else written over, and never left half beside."""
+"""Small files on a full disk: replaced if possible, else overwritten, without a partial file left beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A data directory has one holder, who is named and can be asked to stop; nobody else is ever signalled."""
+"""A data directory has one holder, which is named and can be asked to stop; no other process is ever signalled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Being told that a folder changed: by the kernel, and by looking where it cannot tell."""
+"""Notification about changes in a folder: by the kernel, and by polling where that is not possible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from podfit.kit.files.folderwatch import WHOLE_FILES, FolderWatch
 
 
 async def woken(watch: FolderWatch) -> bool:
-    """Whether something is there to wake for, once the kernel's events are read."""
+    """Whether there is an event to wake for, once the kernel's events are read."""
     await asyncio.sleep(0.02)
     return watch._changed.is_set()
 

@@ -1,4 +1,4 @@
-"""Cyclic garbage: what is new is looked at, what was alive then only when there is a reason."""
+"""Cyclic garbage collection: new objects are scanned, objects that survived only when there is a reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Measures:
 
 @pytest.fixture
 def measures() -> Iterator[Measures]:
-    """A collector that sets aside by these measures, and looks only when it is told to."""
+    """A collector with these thresholds, which runs only when called."""
     measured = Measures()
     callback = garbage.GcFreezer(lambda: measured.now, lambda: measured.blocks)
     gc.collect()

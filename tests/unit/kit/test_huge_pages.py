@@ -1,4 +1,4 @@
-"""Which memory is made huge pages of, and when."""
+"""Which memory uses huge pages, and when."""
 
 from __future__ import annotations
 

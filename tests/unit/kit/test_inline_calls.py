@@ -1,4 +1,4 @@
-"""Which calls are made in place."""
+"""Which calls run on the event loop instead of in a thread."""
 
 from __future__ import annotations
 

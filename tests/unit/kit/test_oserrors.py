@@ -1,4 +1,4 @@
-"""The system's errors are named in its own words."""
+"""System errors are reported in the system's own words."""
 
 from __future__ import annotations
 

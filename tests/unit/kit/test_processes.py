@@ -1,4 +1,4 @@
-"""Who listens on a port, and what a process has open, as /proc has it."""
+"""The process that listens on a port, and a process's open files, read from /proc."""
 
 from __future__ import annotations
 

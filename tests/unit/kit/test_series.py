@@ -1,4 +1,4 @@
-"""Series that declare the values of their labels are there before anything happens."""
+"""Series with declared label values exist before the first event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""uids: random, of version 4, and never the same in two processes."""
+"""UIDs: random, version 4, and unique across processes."""
 
 from __future__ import annotations
 

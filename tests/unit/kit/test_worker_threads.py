@@ -1,4 +1,4 @@
-"""Work beside the event loop: small pieces are done in place, large ones in a thread while the loop goes on."""
+"""Work off the event loop: small pieces run in place, large ones in a thread while the loop continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The meter over nodes that come, go and fail, and the API over the meter."""
+"""The meter with nodes that join, leave and fail, and the API on top of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From counters to what is used: resets, restarts, repeated and late readings, clocks set back."""
+"""Usage computed from counters: resets, restarts, repeated and late readings, clocks set back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of nodes, good and bad."""
+"""Parsing of nodes' metrics pages, valid and invalid."""
 
 from __future__ import annotations
 

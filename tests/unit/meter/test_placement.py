@@ -1,4 +1,4 @@
-"""The Service of a meter: addresses stand in an EndpointSlice, everything else is an external name."""
+"""The Service of a meter: addresses are in an EndpointSlice, any other URL is an external name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""CNI configurations: the first file counts, lists and single plugins alike, and a bad one is named with the reason."""
+"""CNI configurations: the first file counts, lists and single plugins alike, and an invalid one is reported
+with the reason.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Addresses of pods: never given out twice, kept over a crash, released, refused in words when none is left."""
+"""Addresses of pods: never assigned twice, kept across a crash, released, and refused with a message when none
+is left.
+"""
 
 from __future__ import annotations
 

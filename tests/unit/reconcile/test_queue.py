@@ -1,4 +1,4 @@
-"""The work queue: no key lost, no key worked on twice at a time."""
+"""The work queue: no key is lost, and none is processed twice at a time."""
 
 import asyncio
 

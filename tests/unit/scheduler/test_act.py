@@ -1,4 +1,4 @@
-"""What the scheduler writes: bindings, refusals, preemptions, evictions, and Events once there is time for them."""
+"""The scheduler's writes: bindings, failures, preemptions, evictions, and Events once there is time for them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Acting:
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        """Ends when all is written."""
+        """Returns when everything is written."""
         tasks = Tasks()
         self.hands.start(tasks, 2, 2)
         try:

@@ -1,4 +1,4 @@
-"""A turn of the scheduler: who is tried, what is assumed at once, and what becomes of refusals."""
+"""A pass of the scheduler: which pods are tried, what is assumed at once, and the handling of failures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Turning:
             self.scheduler.queue.add(one, self.clock.monotonic())
 
     def turn(self) -> dict[str, str]:
-        """Which pods have a node afterwards, as far as the scheduler knows."""
+        """The pods that have a node afterwards, according to the scheduler."""
         self.scheduler.turn()
         return {name: one.node for (_, name), one in self.scheduler.board.snapshot.pods.items()}
 

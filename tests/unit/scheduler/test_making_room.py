@@ -1,4 +1,4 @@
-"""Room for resizes that stay deferred: whose deadline has passed, and who is asked to go."""
+"""Evictions for resizes that stay deferred: after which deadline, and of which pods."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Making:
         }
 
     async def check(self, later_s: float) -> list[tuple[str, str]]:
-        """What was written for it."""
+        """The scheduler's writes for the deferred resize."""
         await self.clock.advance(later_s)
         self.writes.written.clear()
         self.room.check()

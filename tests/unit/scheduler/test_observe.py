@@ -1,4 +1,4 @@
-"""A pod that is being migrated takes room on both nodes, until it is decided where it is."""
+"""A pod that is being migrated uses capacity on both nodes until its node is decided."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pod(name: str, cpu: str, on: str = "", phase: str = "") -> Object:
 
 
 def places(phase: str, on: str) -> set[str]:
-    """Where a pod of 2 CPUs fits, beside another of 3 that is being migrated from one to two."""
+    """The node on which a pod of 2 CPUs fits, beside another of 3 CPUs that is being migrated from one to two."""
     board = Board(seed=1)
     observer = Observer(board, PodQueue(), FakeClock(), "default-scheduler", lambda: None, lambda namespace: ())
     for name in ("one", "two"):

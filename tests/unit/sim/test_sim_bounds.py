@@ -1,4 +1,4 @@
-"""The bounds around a target: narrow in place, those of the Kubernetes recommender elsewhere."""
+"""The bounds around a target: narrow with in-place updates, those of the Kubernetes recommender otherwise."""
 
 from __future__ import annotations
 

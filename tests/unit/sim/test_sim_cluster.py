@@ -1,4 +1,4 @@
-"""What happens in the simulated cluster: feedback of limits, resizes, evictions and faults."""
+"""The simulated cluster: feedback of limits, resizes, evictions and faults."""
 
 from __future__ import annotations
 

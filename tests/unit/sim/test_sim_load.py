@@ -1,4 +1,4 @@
-"""Usage curves: what pods ask for, from seeds, traces and the age of their containers."""
+"""Usage curves of pods, from seeds, traces and the age of their containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is counted: capacity, what was served of the demand, days, changes, and free room in pieces."""
+"""The numbers of a report: capacity, the served share of demand, days, changes, and fragmentation of free capacity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scenarios are read from YAML, and what is wrong in them is named by its path."""
+"""Scenarios are read from YAML, and errors in them are reported with their path."""
 
 from __future__ import annotations
 

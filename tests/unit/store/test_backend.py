@@ -1,4 +1,4 @@
-"""The errors of a store say what a caller needs to go on."""
+"""The errors of a store contain what a caller needs to continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction: one server does the work, and every revision stays readable for a round."""
+"""Compaction: one server does it, and every revision stays readable for one round."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The mirror of an etcd: what it reads, what it follows, and what it does when the two disagree.
+"""The mirror of an etcd: what it reads, what it follows, and how it handles differences between the two.
 
-The contract of all stores runs against a real etcd where there is one (`tests/contract/test_store.py`); here an etcd of
-a few lines does what a real one does rarely.
+The contract of all stores runs against a real etcd if there is one (`tests/contract/test_store.py`); here a minimal
+etcd does what a real one does rarely.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Without its packages the etcd store says what to install; the other stores do not care."""
+"""Without its packages the etcd store reports what to install; the other stores work without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches grouped by prefix: who is told, who is not even looked at, and what a slow reader costs."""
+"""Watches grouped by prefix: which are notified, which are not even examined, and the cost of a slow reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store in memory: closed is closed, and keys expire."""
+"""A store in memory: revisions, conflicts, expiring keys, and no writes after close."""
 
 from __future__ import annotations
 

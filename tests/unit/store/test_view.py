@@ -1,4 +1,4 @@
-"""What a store shows: records in key order, the past, and bounded history."""
+"""The contents of a store: records in key order, past revisions, and bounded history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The disk that cloud-init reads: its label, its files, and how user data is put together."""
+"""The disk that cloud-init reads: its label, its files, and how user data is combined."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from podfit.vm.guest.iso import SECTOR, iso_image
 
 
 def files(image: bytes) -> dict[str, bytes]:
-    """What the Joliet tree of an image lists."""
+    """The entries in the Joliet tree of an image."""
     volume = image[17 * SECTOR : 18 * SECTOR]
     assert volume[:7] == b"\x02CD001\x01"
     root = int.from_bytes(volume[158:162], "little")

@@ -1,4 +1,4 @@
-"""Answers to DHCP requests, as bytes."""
+"""Responses to DHCP requests, as bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runtime makes of the answers of qemu-guest-agent."""
+"""The runtime's interpretation of qemu-guest-agent's responses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from podfit.vm.machines.guest import AgentFailed, GuestAgent
 
 
 class Answering(GuestAgent):
-    """An agent with fixed answers. `shown`: the output of the command that it runs in the guest."""
+    """An agent with fixed responses. `shown`: the output of the command that it runs in the guest."""
 
     def __init__(self, found: list[dict[str, Any]], shown: str | None = None) -> None:
         super().__init__(cast(Any, None), "")

@@ -1,4 +1,4 @@
-"""QEMU processes that nobody waits for are reaped, whatever other zombies there are."""
+"""QEMU processes without a waiting parent are reaped, whatever other zombies there are."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_only_qemu_that_went_to_the_background_is_reaped(tmp_path: Path) -> None
         deadline = time.monotonic() + 60
         while not all(reaped(one.pid) for one in ended) and time.monotonic() < deadline:
             time.sleep(0.01)
-        # Those that came after them were looked at more than once.
+        # Those that exited later were checked more than once.
         late = zombie(str(emulator))
         while not reaped(late.pid) and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""What the VM runtime answers about a container."""
+"""The VM runtime's responses about a container."""
 
 from __future__ import annotations
 

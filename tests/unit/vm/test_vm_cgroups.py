@@ -1,4 +1,4 @@
-"""The cgroup of a VM, on the kernel's own cgroups, v1 or v2, with a plain process in the place of QEMU."""
+"""The cgroup of a VM, on the kernel's own cgroups, v1 or v2, with an ordinary process instead of QEMU."""
 
 from __future__ import annotations
 

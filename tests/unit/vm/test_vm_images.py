@@ -1,4 +1,4 @@
-"""What a VM starts from in an unpacked image, and what it must not reach through it."""
+"""The files in an unpacked image that a VM starts from, and those outside that it must not reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands with streams, by an agent that keeps to what qemu-guest-agent does, on this machine instead of a guest."""
+"""Commands with streams, through an agent that behaves like qemu-guest-agent, on this machine instead of a guest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from podfit.vm.machines.shell import GuestExec
 
 
 class HostAgent:
-    """Runs everything here. A file that is opened for writing and not there is made, as the real one does it."""
+    """Runs all commands on this machine. A missing file that is opened for writing is created, as by the real agent."""
 
     def __init__(self, path: str) -> None:
         self._path = path

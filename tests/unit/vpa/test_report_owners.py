@@ -1,4 +1,4 @@
-"""Which workload a pod belongs to, also one that is gone."""
+"""The workload that a pod belongs to, even if the pod is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What language runtimes take, read from command, arguments and environment."""
+"""Heap sizes of language runtimes, read from command, arguments and environment."""
 
 from __future__ import annotations
 

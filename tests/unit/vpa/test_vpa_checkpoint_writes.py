@@ -1,4 +1,4 @@
-"""When checkpoints are written: what changed, the longest unwritten first, for as long as there is time."""
+"""When checkpoints are written: only changed ones, the longest unwritten first, for as long as there is time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from podfit.vpa.recommender.writes import Checkpoints
 
 
 class Server:
-    """Takes so many seconds for each request, and refuses some names."""
+    """A server that takes so many seconds for each request, and rejects some names."""
 
     def __init__(self, clock: FakeClock, seconds: float = 0.0) -> None:
         self.clock, self.seconds, self.written = clock, seconds, list[str]()

@@ -1,4 +1,4 @@
-"""Command lines are read as upstream's binaries read them."""
+"""Command lines are parsed as by upstream's binaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history in a local file: what goes in comes out, in order, thinned to a minute, for as long as it should."""
+"""The history in a local file: samples are returned in order, thinned to one a minute, for as long as they are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The quality metrics: samples against recommendations, whole scrapes at a time, as single observations would count."""
+"""The quality metrics: samples against recommendations, whole scrapes at a time, with the counts of single
+observations.
+"""
 
 from __future__ import annotations
 

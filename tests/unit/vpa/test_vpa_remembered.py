@@ -1,4 +1,4 @@
-"""What the autoscaler remembers about pods, so as not to work it out for every change, is never out of date."""
+"""The autoscaler's cached facts about pods are never outdated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pod(name: str, cpu: str, status: Object | None = None) -> Object:
 
 
 class Followed:
-    """A cache as far as its readers go."""
+    """A cache, as far as its readers need it."""
 
     def __init__(self, *objects: Object) -> None:
         self.objects = list(objects)
@@ -76,7 +76,7 @@ def test_room_follows_every_state_of_a_pod() -> None:
     granted = pod("p", "3", {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "4"}}}]})
     pods.change(refused, granted)
     assert room(headroom) == 5000
-    # Of what the server answered the watch may bring the same again, or what came after it at once.
+    # After a response of the server, the watch may deliver the same state again, or the next one at once.
     headroom.count(pod("p", "2"))
     assert room(headroom) == 7000
     pods.change(granted, {**granted, "metadata": {**granted["metadata"], "resourceVersion": "9"}})

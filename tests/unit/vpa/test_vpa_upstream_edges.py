@@ -1,4 +1,4 @@
-"""Corners of upstream's arithmetic and reading, each with the reason why the answer is what it is."""
+"""Edge cases of upstream's arithmetic and parsing, each with the reason for the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nothing is recommended for stays as it is: containers, resources and whole pods, running or new."""
+"""Containers, resources and whole pods without a recommendation are not changed, running or new."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing a node: scores, promises to others, words of refusal."""
+"""Choosing a node: scores, reservations for other pods, messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who would have to go for a resize that its node defers."""
+"""Which pods would have to be evicted for a resize that its node defers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NODE = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4", "memo
 
 
 def pod(name: str, milli: int, priority: int = 0, given: int | None = None, app: str = "") -> Object:
-    """`given` is what the node has allocated, where that differs from what is asked for."""
+    """`given` is the node's allocation, if it differs from the request."""
     has = {"cpu": f"{milli if given is None else given}m"}
     status = {"name": "c", "resources": {"requests": has}, "allocatedResources": has}
     containers = [{"name": "c", "resources": {"requests": {"cpu": f"{milli}m"}}}]

@@ -1,4 +1,4 @@
-"""Why a pod does not fit, with numbers."""
+"""The reasons why a pod does not fit, with numbers."""
 
 from __future__ import annotations
 

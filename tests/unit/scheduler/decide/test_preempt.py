@@ -1,4 +1,4 @@
-"""Which pods have to go for a more important one."""
+"""Which pods are preempted for a pod of higher priority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order pods are tried in, and how they wait."""
+"""The order in which pods are tried, and their back-off."""
 
 from __future__ import annotations
 

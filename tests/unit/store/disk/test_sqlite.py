@@ -1,4 +1,4 @@
-"""Group commit: who waits together, what is decided against what, and when anyone is told."""
+"""Group commit: which writes wait together, which state they are checked against, and when they are acknowledged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SlowDisk(InlineCalls):
 
 
 class Gate:
-    """Stands between the writer thread and the disk: counts transactions, holds them up, or fails them."""
+    """Intercepts the writer thread's transactions: counts them, delays them, or fails them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.groups: list[int] = []

@@ -1,4 +1,4 @@
-"""The file of a store: rows survive, damage and strangers are refused."""
+"""The file of a store: rows survive, damaged and foreign files are rejected."""
 
 from __future__ import annotations
 

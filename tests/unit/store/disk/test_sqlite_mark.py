@@ -1,4 +1,4 @@
-"""The last acknowledged revision, beside the store."""
+"""The last acknowledged revision, stored in a file beside the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room that is taken before it is needed."""
+"""Disk space that is reserved before it is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A write-ahead log that was cut short, and one that is damaged."""
+"""Truncated and damaged write-ahead logs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FRAME = FRAME_HEAD + USUAL_PAGE
 
 @pytest.fixture
 def wal(tmp_path: Path) -> bytes:
-    """The log of several commits, as a crash leaves it."""
+    """The log of several commits, as it is after a crash."""
     connection = sqlite3.connect(tmp_path / "live", isolation_level=None)
     connection.execute(f"PRAGMA page_size = {USUAL_PAGE}")
     connection.execute("PRAGMA journal_mode = WAL").fetchall()

@@ -1,4 +1,4 @@
-"""What a guest uses of its plugged memory: by its blocks, and never by an address that nobody knows."""
+"""The part of its plugged memory that a guest uses: determined by blocks, and never by an unknown address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits as a domain's metadata carries them."""
+"""Limits in the form of a domain's metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is fixed when a VM is defined, and what its pod's annotations choose."""
+"""The parts of a VM that are fixed when it is defined, and the options in its pod's annotations."""
 
 from __future__ import annotations
 

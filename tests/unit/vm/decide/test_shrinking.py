@@ -1,4 +1,4 @@
-"""How a guest gives memory back without losing its own processes."""
+"""A guest releases memory without losing its own processes."""
 
 from __future__ import annotations
 

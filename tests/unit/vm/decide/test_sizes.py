@@ -1,4 +1,4 @@
-"""A VM's size from CRI's limits, and back."""
+"""Conversion between a VM's size and CRI's limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where pods that matter to others are: counts that are kept by one addition for each pod."""
+"""Locations of pods that affect others: counts that are updated by one addition per pod."""
 
 from __future__ import annotations
 

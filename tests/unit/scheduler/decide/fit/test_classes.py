@@ -1,4 +1,4 @@
-"""Classes of rows that are equal to default spread constraints score as their rows do, one by one."""
+"""Classes of rows that are equal under default spread constraints have the same scores as their rows one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes take a pod: kept current row by row, with the same result as a look at all of them."""
+"""Which nodes fit a pod: updated row by row, with the same result as a check of all nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals in Kubernetes' words."""
+"""Reasons why nodes do not fit, in Kubernetes' words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Volume claims that keep a pod from every node."""
+"""Volume claims that prevent a pod from being scheduled at all."""
 
 from __future__ import annotations
 

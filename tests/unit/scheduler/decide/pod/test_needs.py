@@ -1,4 +1,4 @@
-"""What pods take of a node, and what they count for when nodes are compared."""
+"""The resources that pods use on a node, and those counted when nodes are compared."""
 
 from typing import Any
 

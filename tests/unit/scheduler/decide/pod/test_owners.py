@@ -1,4 +1,4 @@
-"""Pods of one Service or set are spread softly among nodes and zones, though they do not ask for it."""
+"""Pods of one Service or set are softly spread among nodes and zones by default."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_service_without_a_selector_selects_no_pods() -> None:
 
 
 def expected(nodes: list[Object], fits: list[bool], counts: dict[str, int]) -> list[int]:
-    """The default score of each node that fits, worked out one by one."""
+    """The default score of each node that fits, computed one by one."""
     among = [one for one, good in zip(nodes, fits, strict=True) if good]
     zones = {one["metadata"]["labels"].get(ZONE, "") for one in among}
     raw = []

@@ -1,4 +1,4 @@
-"""Pods as the scheduler keeps them."""
+"""The scheduler's records of pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New pods with a startup boost, at all of it or at a part."""
+"""New pods with a startup boost, in full or in part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ConversionReview, answered."""
+"""The response to a ConversionReview."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole admission request, answered."""
+"""The response to a whole admission request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The types of a VerticalPodAutoscaler's JSON, with a Go decoder's words."""
+"""The types of a VerticalPodAutoscaler's JSON, with a Go decoder's messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histograms as checkpoint objects hold them."""
+"""Histograms in the form of checkpoint objects."""
 
 from __future__ import annotations
 

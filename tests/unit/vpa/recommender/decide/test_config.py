@@ -1,4 +1,4 @@
-"""The recommender's numbers, by their flags."""
+"""The recommender's settings, by their flags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw estimates of all autoscalers in one go."""
+"""Raw estimates of all autoscalers at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From estimated amounts to the recommendation of a status."""
+"""Conversion of estimated amounts to the recommendation of a status."""
 
 from __future__ import annotations
 

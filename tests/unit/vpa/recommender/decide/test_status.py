@@ -1,4 +1,4 @@
-"""The status an autoscaler should have, and whether that is news."""
+"""The status that an autoscaler should have, and whether it has changed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def scaler(obj: Object | None = None) -> Vpa:
 
 
 def after(obj: Object, now: str, sizes: dict[str, Estimate] = SIZES, **more: Any) -> Object | None:
-    """The object with the status that is sent for it; None where none is."""
+    """The object with the status that is sent for it; None if none is sent."""
     decided = outcome(scaler(obj), sizes, Config(), now, **more)
     return None if decided.patch is None else {**obj, "status": decided.patch[0]["value"]}
 

@@ -1,4 +1,4 @@
-"""The rows of a report: a container each, with its sizes, what would fit, what is wasted and at risk."""
+"""The rows of a report: one per container, with its sizes, the recommended ones, waste and risks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes of another policy than the default one."""
+"""Sizes of a policy other than the default one."""
 
 from __future__ import annotations
 

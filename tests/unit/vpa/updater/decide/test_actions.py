@@ -1,4 +1,4 @@
-"""Actions of the updater: what a resize patches, and the Events of resizes and evictions."""
+"""Actions of the updater: the patches of resizes, and the Events of resizes and evictions."""
 
 from __future__ import annotations
 

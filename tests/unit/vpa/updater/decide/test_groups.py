@@ -1,4 +1,4 @@
-"""The replicas of a controller, and how many of them may be disturbed at once."""
+"""The replicas of a controller, and how many of them may be disrupted at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pass of the updater: it yields actions, and goes on with what became of them."""
+"""A pass of the updater: it yields actions, and continues with their outcomes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from podfit.vpa.updater.decide.restriction import Attempts
 EVERYTHING = LabelSelector.parse("")
 WEB = Target("ns", "ReplicaSet", "web-1")
 FAR = recommended(target={"cpu": "2"}, lower={"cpu": "1"}, upper={"cpu": "3"})
-"""Beyond what the pods request: every one of them is worth an update."""
+"""Larger than the pods' requests: every pod is worth an update."""
 
 
 def world(scaler: Object, pods: list[Object]) -> ClusterView:
@@ -27,7 +27,7 @@ def replicas(count: int) -> list[Object]:
 
 
 def run(seen: ClusterView, *outcomes: str | None, config: Config | None = None) -> tuple[list[Action], Report]:
-    """The actions of a pass whose first actions come to `outcomes`, and whose others work."""
+    """The actions of a pass whose first actions have these `outcomes`, and whose others succeed."""
     steps, sent, results = update_pass(seen, Attempts(), config or Config(), START_S, START_S), [], list(outcomes)
     try:
         action = next(steps)

@@ -1,4 +1,4 @@
-"""How much memory a container gets that is near its limit."""
+"""The amount of memory for a container that is near its limit."""
 
 from __future__ import annotations
 

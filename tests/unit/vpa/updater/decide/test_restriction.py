@@ -1,4 +1,4 @@
-"""May a pod be evicted, or resized, now?"""
+"""Whether a pod may be evicted or resized now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a pod was left as it is."""
+"""The reasons why a pod was not changed."""
 
 from __future__ import annotations
 

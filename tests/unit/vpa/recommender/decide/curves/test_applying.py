@@ -1,4 +1,4 @@
-"""From the sizes of policies to estimates."""
+"""Conversion of policies' sizes to estimates."""
 
 from __future__ import annotations
 

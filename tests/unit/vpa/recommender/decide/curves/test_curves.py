@@ -1,4 +1,4 @@
-"""What containers used, slot by slot."""
+"""The usage of containers, slot by slot."""
 
 from __future__ import annotations
 

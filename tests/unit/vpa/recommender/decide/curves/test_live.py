@@ -1,4 +1,4 @@
-"""Policies at work: which containers need a fresh size, and what they get."""
+"""Running policies: which containers need a new size, and the sizes they get."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WEB = ("ns", "v")
 
 
 class Counting:
-    """Twice the highest use. Remembers how often it was asked."""
+    """A policy of twice the highest usage, which counts its calls."""
 
     name = "counting"
 
@@ -35,7 +35,7 @@ class Counting:
 
 
 class Live:
-    """One container that `auto` sizes; samples go in slot by slot."""
+    """One container that `auto` sizes; samples are added slot by slot."""
 
     def __init__(self, fails: bool = False, shadows: tuple[str, ...] = (), recommender: str = "auto") -> None:
         config = Config()
@@ -49,7 +49,7 @@ class Live:
         self.slot = FIRST
 
     def use(self, millicores: int, slots: int = 1) -> int:
-        """How many containers were sized after that."""
+        """The number of containers sized after that."""
         for _ in range(slots):
             args = (np.array([0]), np.array([self.slot * SLOT_S]), np.array([millicores]), np.array([10**8]))
             self.policies.curves.take(*args)

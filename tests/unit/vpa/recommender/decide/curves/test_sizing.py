@@ -1,4 +1,4 @@
-"""Runs policies on curves, and names those that give no sizes."""
+"""Runs policies on curves, and names the policies that return no sizes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Sizes = NDArray[np.floating]
 
 
 class Given:
-    """A policy that answers with what a function makes of the usage."""
+    """A policy that returns a function of the usage."""
 
     name = "given"
 
@@ -50,7 +50,7 @@ def run(made: Curves, answer: Callable[[Series], Sizes]) -> list[PolicySizes]:
 
 
 def twice(series: Series) -> Sizes:
-    """Twice the highest use of the container, from the first sample on."""
+    """Twice the highest usage of the container, from the first sample on."""
     return np.repeat(2 * np.nanmax(series.usage, axis=1, keepdims=True), series.usage.shape[1], axis=1)
 
 

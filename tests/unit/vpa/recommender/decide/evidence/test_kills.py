@@ -21,7 +21,7 @@ def seen(state: Object, last: Object | None = None, restarts: int = 0) -> Object
 
 
 def count(kills: Kills, *looks: Object) -> list[int]:
-    """How many kills each look reveals."""
+    """The number of kills that each observed state reveals."""
     before: Object | None = None
     found = []
     for after in looks:

@@ -1,4 +1,4 @@
-"""Which containers are alike."""
+"""Which containers are similar."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def key(labels: str, namespace: str = "ns") -> AggregateKey:
 
 
 def levels(likeness: Likeness, program: Program, namespace: str = "ns") -> list[tuple[int, list[str]]]:
-    """The levels of likeness, from most alike, with the labels of what was found."""
+    """The levels of similarity, the highest first, with the labels of the containers found."""
     found = likeness.similar(namespace, program)
     return [(LEVELS.index(level), [one.labels for one in alike]) for level, _, alike in found]
 

@@ -1,4 +1,4 @@
-"""Sizes from what similar containers use."""
+"""Sizes from the usage of similar containers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def size(target: int, lower: int, upper: int, name: str = "cpu") -> Estimate:
 
 
 def lending(samples: int, lenders: int = 1, cluster: ClusterState | None = None) -> Lending:
-    """Containers that are alike, with a sample a minute each."""
+    """Similar containers, with a sample a minute each."""
     cluster, likeness = cluster or ClusterState(Config()), Likeness()
     for number in range(lenders):
         id, labels = ("ns", f"p{number}"), {"app": f"web{number}", "pod-template-hash": "x"}

@@ -1,4 +1,4 @@
-"""The samples that containers have, and those that are missing."""
+"""Which containers have samples, and which lack them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows, handles, and whole scrapes on their way in."""
+"""Rows, handles, and ingestion of whole scrapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many decaying histograms at a time, each as `DecayingHistogram` alone."""
+"""Many decaying histograms at once, each equal to a single `DecayingHistogram`."""
 
 from __future__ import annotations
 

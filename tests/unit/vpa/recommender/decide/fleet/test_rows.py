@@ -1,4 +1,4 @@
-"""A row and a container of a fleet, seen as the classes that hold a single one."""
+"""A row and a container of a fleet behind the interfaces of the classes for a single one."""
 
 from __future__ import annotations
 

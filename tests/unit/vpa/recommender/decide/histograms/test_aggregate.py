@@ -1,4 +1,4 @@
-"""What is known about the containers of one name and one set of labels."""
+"""The aggregated usage of the containers with one name and one set of labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where buckets begin, and which one a value falls into."""
+"""The borders of buckets, and the bucket of a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster in arrays must survive: pods, labels and aggregates that come and go between scrapes."""
+"""A cluster in arrays, with pods, labels and aggregates that appear and disappear between scrapes."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Watched:
 
     @property
     def peaks(self) -> float:
-        """How many peaks of the newest window's weight the histogram holds."""
+        """The number of peaks with the newest window's weight that the histogram holds."""
         return self.aggregate.memory.total
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a resize before it is sent: steps down, floors, and the room of node and quota."""
+"""Adjustments of a resize before it is sent: steps down, floors, and the free capacity of node and quota."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_vm_whose_request_is_its_limit_stays_so(vcpus: int, wanted: int, spare
 
 
 def _amended(pod: Any, vpa: Any, spare: int, step: float) -> Any:
-    """What is changed; None where nothing is."""
+    """The changes; None if there are none."""
     action = resize(pod, vpa, 0.0)
     if action is None:
         return None

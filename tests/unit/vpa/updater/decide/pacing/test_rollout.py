@@ -1,4 +1,4 @@
-"""A changed policy reaches the pods of an autoscaler some at a time."""
+"""A changed policy reaches the pods of an autoscaler a few at a time."""
 
 from __future__ import annotations
 
