@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -46,16 +47,22 @@ def only_qemu_in_its_cgroup(runtime: Any, id: str) -> list[Path]:
     return folders
 
 
+async def received(events: Any, kind: int) -> None:
+    """Waits for an event of this kind."""
+    async for event in events:
+        if event.container_event_type == kind:
+            return
+
+
 async def test_a_killed_qemu_is_reported_at_once_and_leaves_no_zombie(tmp_path: Path) -> None:
     async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
+        events = vms.runtime["GetContainerEvents"](cri.GetEventsRequest())
         id = await vms.run("killed")
         pid = runtime.lives.machine(runtime.container(id)).pid()
-        events = vms.runtime["GetContainerEvents"](cri.GetEventsRequest())
-        await vms.sandbox("unused")
-        os.kill(pid, signal.SIGKILL)
-        async for event in events:
-            if event.container_event_type == cri.ContainerEventType.CONTAINER_STOPPED_EVENT:
-                break
+        async with asyncio.timeout(60):
+            await received(events, cri.ContainerEventType.CONTAINER_STARTED_EVENT)
+            os.kill(pid, signal.SIGKILL)
+            await received(events, cri.ContainerEventType.CONTAINER_STOPPED_EVENT)
         status = await vms.status(id)
         assert (status.exit_code, status.reason) == (137, "Error") and "QEMU" in status.message
         assert not Path(f"/proc/{pid}").exists()
