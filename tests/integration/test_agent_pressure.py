@@ -91,7 +91,7 @@ async def test_simulated_nodes_do_not_read_the_machine(cluster: Cluster, monkeyp
     node = await cluster.node()
     await node.pass_time(60, 10)
     assert not asked
-    monkeypatch.setattr(type(node.runtime), "name", "podfit")
+    monkeypatch.setattr(type(node.runtime), "in_memory", False)
     await node.restart()
     assert asked and (await memory(cluster))["status"] == "True"
 

@@ -93,6 +93,12 @@ class Owned:
         found.update({id: obj for id, obj in self._created.get(uid, {}).items() if id not in found})
         return [obj for id, obj in found.items() if id not in self._deleted]
 
+    def deleted_unseen(self, owner: Object) -> int:
+        """The number of the owner's objects that were deleted through `delete` while the watch still shows them as
+        they were before."""
+        owned = self._cache.by("controller", owner["metadata"]["uid"])
+        return sum(obj["metadata"]["uid"] in self._deleted and not is_deleting(obj) for obj in owned)
+
     def _belongs(self, owner: Object, selector: LabelSelector, obj: Object) -> bool:
         return selector.matches(obj["metadata"].get("labels") or {}) and self._is_member(owner, obj)
 

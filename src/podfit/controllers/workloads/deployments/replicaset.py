@@ -161,7 +161,7 @@ class ReplicaSetController:
             "availableReplicas": sum(wait == 0.0 for wait in waits),
         }
         status: Object = {"replicas": len(active), **{field: count for field, count in counts.items() if count}}
-        status.update(self._more_status(pods))
+        status.update(self._more_status(owner, pods))
         status["observedGeneration"] = owner["metadata"].get("generation", 0)
         conditions = self._conditions(owner, failure)
         if conditions:
@@ -170,10 +170,9 @@ class ReplicaSetController:
             await self._context.client.update(self.kind, {**owner, "status": status}, "status")
         return min((wait for wait in waits if wait), default=0.0)
 
-    def _more_status(self, pods: list[Object]) -> Object:
-        return {
-            "terminatingReplicas": sum(is_deleting(pod) and phase(pod) not in ("Succeeded", "Failed") for pod in pods)
-        }
+    def _more_status(self, owner: Object, pods: list[Object]) -> Object:
+        terminating = sum(is_deleting(pod) and phase(pod) not in ("Succeeded", "Failed") for pod in pods)
+        return {"terminatingReplicas": terminating + self._owned.deleted_unseen(owner)}
 
     def _conditions(self, owner: Object, failure: ApiError | None) -> list[Object]:
         old = list((owner.get("status") or {}).get("conditions") or [])
@@ -201,5 +200,5 @@ class ReplicationControllerController(ReplicaSetController):
     def selector(self, owner: Object) -> LabelSelector:
         return LabelSelector.from_object({"matchLabels": owner["spec"].get("selector") or {}})
 
-    def _more_status(self, pods: list[Object]) -> Object:
+    def _more_status(self, owner: Object, pods: list[Object]) -> Object:
         return {}
