@@ -16,6 +16,7 @@ import pytest_asyncio
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD, kind_named
+from podfit.apiserver.strategy.podspec import gates
 from podfit.client.rest import STRATEGIC
 from tests.support.containers.containerd import Containerd, missing
 from tests.support.containers.images import busybox
@@ -78,7 +79,11 @@ TRAPS = "trap 'exit 5' USR1; trap 'exit 6' TERM; touch /ready; while :; do sleep
 @pytest.mark.parametrize(
     ("image", "signal", "code"), [("app:signal", "", 5), ("busybox", "SIGUSR1", 5), ("app:signal", "SIGTERM", 6)]
 )
-async def test_a_container_is_stopped_by_its_signal(lab: Lab, image: str, signal: str, code: int) -> None:
+async def test_a_container_is_stopped_by_its_signal(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, image: str, signal: str, code: int
+) -> None:
+    # As an API server with the gate ContainerStopSignals, which is off by default.
+    monkeypatch.setattr(gates, "drop_from_spec", lambda *_: None)
     lifecycle = {"lifecycle": {"stopSignal": signal}} if signal else {}
     body = pod("p", container("c1", command=TRAPS, image=image, **lifecycle), terminationGracePeriodSeconds=60)
     body["spec"]["os"] = {"name": "linux"}

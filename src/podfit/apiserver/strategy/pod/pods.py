@@ -14,7 +14,7 @@ from podfit.apiserver.strategy.pod.machine_status import show_machine
 from podfit.apiserver.strategy.pod.moves import drop_migration, keep_migration
 from podfit.apiserver.strategy.pod.sizes_only import differs_in_sizes_only
 from podfit.apiserver.strategy.pod.warnings import pod_warnings
-from podfit.apiserver.strategy.podspec import virtual_machines
+from podfit.apiserver.strategy.podspec import gates, virtual_machines
 from podfit.apiserver.strategy.podspec.annotations import copy_app_armor, profiles_agree
 from podfit.apiserver.strategy.podspec.defaults import default_pod, sync_service_account
 from podfit.apiserver.strategy.podspec.placement import merge_label_keys
@@ -54,6 +54,7 @@ class PodStrategy(Strategy):
             virtual_machines.allocate_requests(spec)
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
         drop_migration(obj)
+        gates.drop_from_spec(spec)
         if spec.get("schedulingGates"):
             made = obj["metadata"].get("creationTimestamp")
             obj["status"]["conditions"] = [{**_GATED, "lastProbeTime": None, "lastTransitionTime": made}]
@@ -93,11 +94,14 @@ class PodStrategy(Strategy):
             virtual_machines.reconcile(spec, old["spec"])
         if subresource == "status":
             pod_status.prepare(new, old)
+            gates.drop_from_status(new["status"], old.get("status") or {})
         elif subresource == "ephemeralcontainers":
             pod_update.prepare_ephemeral(new, old)
         else:
             keep(new, old, "status")
             sync_service_account(new.setdefault("spec", {}))
+        if subresource != "status":
+            gates.drop_from_spec(new["spec"], old["spec"])
         keep_migration(new, old)
         self.count_generation(new, old)
         if is_machine and subresource == "status":

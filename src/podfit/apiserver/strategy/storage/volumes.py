@@ -49,16 +49,15 @@ class PersistentVolumeClaimStrategy(Strategy):
 
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
-        spec = obj["spec"]
-        source = spec.get("dataSource")
-        if source is not None and (source.get("apiGroup") or "", source.get("kind")) not in _SOURCES:
-            spec.pop("dataSource")
-        elif source is not None and spec.get("dataSourceRef") is None:
-            spec["dataSourceRef"] = {"apiGroup": source.get("apiGroup"), **source}
-        reference = spec.get("dataSourceRef") or {}
-        known = (reference.get("apiGroup") or "", reference.get("kind")) in _SOURCES
-        if source is None and known and not reference.get("namespace"):
-            spec["dataSource"] = {"apiGroup": reference.get("apiGroup"), **reference}
+        _drop_sources(obj["spec"], {})
+        _copy_source(obj["spec"])
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        if subresource != "status":
+            spec = new.setdefault("spec", {})
+            _drop_sources(spec, old.get("spec") or {})
+            _copy_source(spec)
+        super().prepare_update(new, old, subresource)
 
     def warnings_create(self, obj: Object) -> list[str]:
         return persistent_claim_warnings(obj)
@@ -96,6 +95,29 @@ class PersistentVolumeClaimStrategy(Strategy):
         if (new.get("spec") or {}).get("volumeMode") != stored.get("volumeMode"):
             errors.append(invalid("volumeMode", spec.get("volumeMode"), IMMUTABLE))
         return errors
+
+
+def _drop_sources(spec: Object, stored: Object) -> None:
+    """Drops a source in another namespace, whose feature gate is off by default in Kubernetes 1.36, and one of an
+    unknown kind that an old client sets, unless the stored claim has such a source."""
+    if (spec.get("dataSourceRef") or {}).get("namespace") and stored.get("dataSourceRef") is None:
+        del spec["dataSourceRef"]
+    source = spec.get("dataSource")
+    if source is None or any(
+        each is not None for each in (spec.get("dataSourceRef"), *map(stored.get, ("dataSource", "dataSourceRef")))
+    ):
+        return
+    if (source.get("apiGroup") or "", source.get("kind")) not in _SOURCES:
+        del spec["dataSource"]
+
+
+def _copy_source(spec: Object) -> None:
+    """Makes the two fields of the source equal if a client sets only one."""
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source is not None and reference is None:
+        spec["dataSourceRef"] = {"apiGroup": source.get("apiGroup"), **source}
+    elif reference is not None and source is None and not reference.get("namespace"):
+        spec["dataSource"] = {"apiGroup": reference.get("apiGroup"), **reference}
 
 
 _LABELS_NOW = {

@@ -11,6 +11,7 @@ from podfit.apiserver.strategy.kinds.batch.schedules import schedule_errors, zon
 from podfit.apiserver.strategy.kinds.replicas.workloads import name_warnings, set_default
 from podfit.apiserver.strategy.pod.warnings import template_warnings
 from podfit.apiserver.strategy.podspec.defaults import default_template
+from podfit.apiserver.strategy.podspec.gates import drop_from_template
 
 _LONGEST_NAME = 52
 """Eleven characters less than a Job's: the scheduled time is appended."""
@@ -28,6 +29,15 @@ class CronJobStrategy(Strategy):
         template = spec.setdefault("jobTemplate", {})
         template.setdefault("metadata", {})
         default_template(template.setdefault("spec", {}).setdefault("template", {}))
+
+    def prepare_create(self, obj: Object) -> None:
+        drop_from_template(_pod_template(obj))
+        super().prepare_create(obj)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        if subresource != "status":
+            drop_from_template(_pod_template(new), _pod_template(old))
+        super().prepare_update(new, old, subresource)
 
     def validate_create(self, obj: Object) -> Errors:
         errors = super().validate_create(obj)
@@ -71,3 +81,8 @@ class CronJobStrategy(Strategy):
     def warnings_create(self, obj: Object) -> list[str]:
         job = ((obj.get("spec") or {}).get("jobTemplate") or {}).get("spec") or {}
         return name_warnings(obj) + template_warnings(job.get("template") or {}, "spec.jobTemplate.spec.template")
+
+
+def _pod_template(obj: Object) -> Object | None:
+    job = ((obj.get("spec") or {}).get("jobTemplate") or {}).get("spec") or {}
+    return job.get("template")

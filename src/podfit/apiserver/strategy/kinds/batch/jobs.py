@@ -13,6 +13,7 @@ from podfit.apiserver.strategy.kinds.batch.jobrules import failure_as_go, job_sp
 from podfit.apiserver.strategy.kinds.replicas.workloads import name_warnings, set_default
 from podfit.apiserver.strategy.pod.warnings import template_warnings
 from podfit.apiserver.strategy.podspec.defaults import default_template
+from podfit.apiserver.strategy.podspec.gates import drop_from_template
 
 _UID = "batch.kubernetes.io/controller-uid"
 _NAME = "batch.kubernetes.io/job-name"
@@ -50,12 +51,15 @@ class JobStrategy(Strategy):
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
         spec = obj.setdefault("spec", {})
+        drop_from_template(spec.get("template"))
         if not spec.get("manualSelector"):
             self._generate_selector(obj, spec)
         _copy_labels(obj)
         _part_labels(obj)
 
     def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        if subresource != "status":
+            drop_from_template((new.get("spec") or {}).get("template"), (old.get("spec") or {}).get("template"))
         super().prepare_update(new, old, subresource)
         _part_labels(new)
 

@@ -47,6 +47,11 @@ class DaemonSetStrategy(WorkloadStrategy):
         default_rolling(spec.setdefault("updateStrategy", {}), 1, 0)
         set_default(spec, "revisionHistoryLimit", 10)
 
+    def default(self, obj: Object) -> None:
+        super().default(obj)
+        # Kubernetes derives the annotation from a number, so the client owns it even if it did not set it.
+        _count_templates(obj, _templates(obj))
+
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
         _count_templates(obj, max(_templates(obj), 1))
@@ -175,6 +180,15 @@ class StatefulSetStrategy(WorkloadStrategy):
             default_claim_spec(claim.setdefault("spec", {}))
             claim.setdefault("status", {}).setdefault("phase", "Pending")
 
+    def prepare_create(self, obj: Object) -> None:
+        _drop_unavailable(obj["spec"], {})
+        super().prepare_create(obj)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        if subresource != "status":
+            _drop_unavailable(new.get("spec") or {}, old.get("spec") or {})
+        super().prepare_update(new, old, subresource)
+
     def validate_name(self, name: str, prefix: bool = False) -> list[str]:
         return dns_label(name, prefix)
 
@@ -257,6 +271,13 @@ class StatefulSetStrategy(WorkloadStrategy):
         listed = ", ".join(f"'{field}'" for field in _STATEFUL_CHANGEABLE[:-1])
         detail = f"updates to statefulset spec for fields other than {listed} and 'minReadySeconds' are forbidden"
         return [forbidden("spec", detail)]
+
+
+def _drop_unavailable(spec: Object, stored: Object) -> None:
+    """Drops maxUnavailable, whose feature gate is off by default in Kubernetes 1.36, unless the stored set has it."""
+    rolling, before = ((each.get("updateStrategy") or {}).get("rollingUpdate") for each in (spec, stored))
+    if rolling and (before or {}).get("maxUnavailable") is None:
+        rolling.pop("maxUnavailable", None)
 
 
 def _own_warnings(obj: Object, below: str) -> list[str]:

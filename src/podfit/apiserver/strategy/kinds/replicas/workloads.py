@@ -24,6 +24,7 @@ from podfit.apiserver.strategy.checks import (
 from podfit.apiserver.strategy.meta import keep
 from podfit.apiserver.strategy.pod.warnings import template_warnings
 from podfit.apiserver.strategy.podspec.defaults import default_template
+from podfit.apiserver.strategy.podspec.gates import drop_from_template
 from podfit.apiserver.strategy.podspec.spec import validate_template
 
 _percent = re.compile("[0-9]+%")
@@ -144,6 +145,15 @@ class WorkloadStrategy(Strategy):
 
     def default_spec(self, spec: Object) -> None:
         set_default(spec, "replicas", 1)
+
+    def prepare_create(self, obj: Object) -> None:
+        drop_from_template(obj["spec"].get("template"))
+        super().prepare_create(obj)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        if subresource != "status":
+            drop_from_template((new.get("spec") or {}).get("template"), (old.get("spec") or {}).get("template"))
+        super().prepare_update(new, old, subresource)
 
     def warnings_create(self, obj: Object) -> list[str]:
         named = name_warnings(obj) if self.names_hosts else []
@@ -354,6 +364,14 @@ class PodTemplateStrategy(Strategy):
 
     def default(self, obj: Object) -> None:
         default_template(obj.setdefault("template", {}))
+
+    def prepare_create(self, obj: Object) -> None:
+        drop_from_template(obj["template"])
+        super().prepare_create(obj)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        drop_from_template(new.get("template"), old.get("template"))
+        super().prepare_update(new, old, subresource)
 
     def warnings_create(self, obj: Object) -> list[str]:
         return template_warnings(obj.get("template") or {}, "template")

@@ -45,9 +45,20 @@ def claim_spec(spec: Object, path: str, errors: Errors) -> None:
     for field in ("dataSource", "dataSourceRef"):
         if spec.get(field) is not None:
             _data_source(spec[field], f"{path}.{field}", errors)
+    _same_source(spec.get("dataSource"), spec.get("dataSourceRef"), path, errors)
     if spec.get("volumeAttributesClassName"):
         name = spec["volumeAttributesClassName"]
         names_valid(name, f"{path}.volumeAttributesClassName", names.dns_subdomain(name), errors)
+
+
+def _same_source(source: Object | None, reference: Object | None, path: str, errors: Errors) -> None:
+    if source is None or reference is None:
+        return
+    # Kubernetes prints no value here.
+    if reference.get("namespace"):
+        errors.append(invalid(path, {}, "may not be specified when dataSourceRef.namespace is specified"))
+    elif any(source.get(field) != reference.get(field) for field in ("apiGroup", "kind", "name")):
+        errors.append(invalid(path, {}, "must match dataSourceRef"))
 
 
 def _data_source(source: Object, path: str, errors: Errors) -> None:

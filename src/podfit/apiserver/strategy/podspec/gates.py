@@ -1,0 +1,82 @@
+"""Fields of pods whose feature gates are off by default in Kubernetes 1.36: dropped from new pods and templates.
+
+An object that has such a field already, stored by an earlier version, may keep and change it. Strategies call this
+before they validate, as in Kubernetes: a dropped field is never invalid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from podfit.api.objects import Object
+
+_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
+_STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+_SOURCES = ("clusterTrustBundle", "podCertificate")
+
+
+def drop_from_template(template: Object | None, stored: Object | None = None) -> None:
+    """Drops the fields from a pod template; `stored` is the template in the store, if there is one."""
+    if template:
+        drop_from_spec(template.get("spec") or {}, stored and stored.get("spec"))
+
+
+def drop_from_spec(spec: Object, stored: Object | None = None) -> None:
+    if spec is stored:
+        return
+    before = stored or {}
+    for name in _SOURCES:
+        _drop_unused(_projected, name, spec, before)
+    if before.get("schedulingGroup") is None:
+        spec.pop("schedulingGroup", None)
+    if any(hooks.get("stopSignal") is not None for _, hooks in _lifecycles(before)):
+        return
+    for container, hooks in _lifecycles(spec):
+        if hooks.pop("stopSignal", None) is not None and not hooks:
+            del container["lifecycle"]
+
+
+def drop_from_status(status: Object, stored: Object) -> None:
+    """Drops the fields from a pod's status, which may share parts with the stored one."""
+    if status is stored:
+        return
+    if not stored.get("nodeAllocatableResourceClaimStatuses"):
+        status.pop("nodeAllocatableResourceClaimStatuses", None)
+    if any("volumeStatus" in mount for mount in _mounts(stored)) or not any(
+        "volumeStatus" in mount for mount in _mounts(status)
+    ):
+        return
+    for field in _STATUSES:
+        if status.get(field):
+            status[field] = [_without_digests(each) for each in status[field]]
+
+
+def _drop_unused(parts: Callable[[Object], Iterator[Object]], name: str, spec: Object, stored: Object) -> None:
+    if all(part.get(name) is None for part in parts(stored)):
+        for part in parts(spec):
+            part.pop(name, None)
+
+
+def _projected(spec: Object) -> Iterator[Object]:
+    for volume in spec.get("volumes") or ():
+        yield from (volume.get("projected") or {}).get("sources") or ()
+
+
+def _lifecycles(spec: Object) -> Iterator[tuple[Object, Object]]:
+    for field in _CONTAINERS:
+        for container in spec.get(field) or ():
+            if container.get("lifecycle") is not None:
+                yield container, container["lifecycle"]
+
+
+def _mounts(status: Object) -> Iterator[Object]:
+    for field in _STATUSES:
+        for each in status.get(field) or ():
+            yield from each.get("volumeMounts") or ()
+
+
+def _without_digests(status: Object) -> Object:
+    if not status.get("volumeMounts"):
+        return status
+    bare = [{key: value for key, value in mount.items() if key != "volumeStatus"} for mount in status["volumeMounts"]]
+    return {**status, "volumeMounts": bare}
