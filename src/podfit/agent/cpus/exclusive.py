@@ -53,7 +53,7 @@ class ExclusiveCpus:
         return self.shared - _all_of(self.placed.exclusive())
 
     def state(self) -> CpuState:
-        return CpuState(STATIC, self.shared, {uid: dict(one) for uid, one in self._assigned.items()})
+        return CpuState(STATIC, self.shared, {uid: dict(cpus) for uid, cpus in self._assigned.items()})
 
     def is_durable(self, uid: str) -> bool:
         """Whether the pod's assignment may be applied."""

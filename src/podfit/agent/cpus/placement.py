@@ -40,9 +40,9 @@ class StaticPolicy:
         """Whether all running pods have claimed their CPUs. Until then a container without an assignment may be one
         whose assignment was lost: it keeps its cpuset."""
 
-    def _own(self, one: Placed) -> Cpus:
+    def _own(self, placed: Placed) -> Cpus:
         """The CPUs assigned to the container."""
-        return self.cpus.of(one.uid).get(one.name, NO_CPUS)
+        return self.cpus.of(placed.uid).get(placed.name, NO_CPUS)
 
     # --- the assignment
     def open(self) -> None:
@@ -62,20 +62,24 @@ class StaticPolicy:
         right."""
         uid, wanted = pod["metadata"]["uid"], claims(pod, sizes, qos)
         counts = {claim.name: claim.count for claim in wanted}
-        mine = [(key, one) for key, one in self._placed.items() if one.uid == uid]
+        mine = [(key, placed) for key, placed in self._placed.items() if placed.uid == uid]
         short = self.cpus.claim(
             uid,
             wanted,
-            {one.name: one.cpus for _, one in mine if one.exclusive or len(one.cpus) == counts.get(one.name)},
+            {
+                placed.name: placed.cpus
+                for _, placed in mine
+                if placed.exclusive or len(placed.cpus) == counts.get(placed.name)
+            },
         )
-        for key, one in mine:
-            if not one.exclusive and one.cpus <= self._own(one):
-                self._placed[key] = replace(one, exclusive=True)
+        for key, placed in mine:
+            if not placed.exclusive and placed.cpus <= self._own(placed):
+                self._placed[key] = replace(placed, exclusive=True)
         return short
 
     def release(self, uid: str) -> None:
         """Releases the pod's CPUs once all its containers have exited."""
-        self._forget(key for key, one in self._placed.items() if one.uid == uid)
+        self._forget(key for key, placed in self._placed.items() if placed.uid == uid)
         if self.cpus.release(uid):
             self._spread_soon()
 
@@ -101,7 +105,7 @@ class StaticPolicy:
     async def create(self, uid: str, name: str, create: Callable[[str], Awaitable[str]]) -> str:
         """Runs `create` with the new container's list of CPUs, and returns the container's id."""
         async with self._lock:
-            self._forget(key for key, one in self._placed.items() if (one.uid, one.name) == (uid, name))
+            self._forget(key for key, placed in self._placed.items() if (placed.uid, placed.name) == (uid, name))
             own = self.cpus.of(uid).get(name)
             if own:
                 await self._clear(uid, name, own)
@@ -113,41 +117,45 @@ class StaticPolicy:
     # --- running containers
     async def apply(self, uid: str, state: PodState | None) -> None:
         """Applies the assigned CPUs to the pod's containers; raises RuntimeFailure if that fails."""
-        if all(one.cpus == self._own(one) for one in self._placed.values() if one.uid == uid and self._concerned(one)):
+        if all(
+            placed.cpus == self._own(placed)
+            for placed in self._placed.values()
+            if placed.uid == uid and self._concerned(placed)
+        ):
             return
         async with self._lock:
             self._forget_ended(uid, state)
-            mine = [key for key, one in self._placed.items() if one.uid == uid and self._concerned(one)]
+            mine = [key for key, placed in self._placed.items() if placed.uid == uid and self._concerned(placed)]
             for key in mine:
-                one = self._placed[key]
-                if one.exclusive and not one.cpus <= self._own(one):
-                    rest = one.cpus & self._own(one)
+                placed = self._placed[key]
+                if placed.exclusive and not placed.cpus <= self._own(placed):
+                    rest = placed.cpus & self._own(placed)
                     await self._set(key, rest or self.cpus.pool, bool(rest))
             for key in [key for key in mine if key in self._placed]:
-                one = self._placed[key]
-                if self._own(one):
-                    await self._clear(uid, one.name, self._own(one))
-                    await self._set(key, self._own(one), True)
+                placed = self._placed[key]
+                if self._own(placed):
+                    await self._clear(uid, placed.name, self._own(placed))
+                    await self._set(key, self._own(placed), True)
         self._spread_soon()
 
-    def _concerned(self, one: Placed) -> bool:
-        return one.exclusive or bool(self._own(one))
+    def _concerned(self, placed: Placed) -> bool:
+        return placed.exclusive or bool(self._own(placed))
 
     async def _clear(self, uid: str, name: str, own: Cpus) -> None:
         """Returns when no other container runs on these CPUs."""
-        for key, one in list(self._placed.items()):
-            if not one.cpus & own or (one.uid, one.name) == (uid, name):
+        for key, placed in list(self._placed.items()):
+            if not placed.cpus & own or (placed.uid, placed.name) == (uid, name):
                 continue
-            if not one.exclusive:
+            if not placed.exclusive:
                 await self._set(key, self.cpus.pool, False)
             elif await self._ended(key):
                 self._forget([key])
             else:
-                raise RuntimeFailure(f"CPUs {text(one.cpus & own)} are still in use by container {one.name}")
+                raise RuntimeFailure(f"CPUs {text(placed.cpus & own)} are still in use by container {placed.name}")
 
     async def _set(self, container_id: str, cpus: Cpus, exclusive: bool) -> None:
-        one = self._placed[container_id]
-        if one.cpus != cpus:
+        placed = self._placed[container_id]
+        if placed.cpus != cpus:
             try:
                 await self._runtime.update_container(container_id, LimitsChange(cpuset_cpus=text(cpus)))
             except RuntimeFailure:
@@ -156,7 +164,7 @@ class StaticPolicy:
                 self._forget([container_id])
                 return
         if container_id in self._placed:  # the pod may have been released in the meantime
-            self._placed[container_id] = replace(one, cpus=cpus, exclusive=exclusive)
+            self._placed[container_id] = replace(placed, cpus=cpus, exclusive=exclusive)
 
     async def _ended(self, container_id: str) -> bool:
         found = await self._runtime.container(container_id)
@@ -168,7 +176,7 @@ class StaticPolicy:
             if state is not None
             else set()
         )
-        self._forget(key for key, one in self._placed.items() if one.uid == uid and key not in left)
+        self._forget(key for key, placed in self._placed.items() if placed.uid == uid and key not in left)
 
     def _forget(self, container_ids: Iterable[str]) -> None:
         for container_id in list(container_ids):
@@ -196,6 +204,6 @@ class StaticPolicy:
                 await self._clock.sleep(backoff.next())
 
     async def _spread_to(self, container_id: str) -> None:
-        one = self._placed.get(container_id)
-        if one is not None and not self._concerned(one):
+        placed = self._placed.get(container_id)
+        if placed is not None and not self._concerned(placed):
             await self._set(container_id, self.cpus.pool, False)

@@ -54,4 +54,4 @@ def reserved_set(topology: Topology, milli: int, reserved_cpus: str) -> Cpus:
 
 
 def reserved_milli(*reserved: Mapping[str, str]) -> int:
-    return sum(Quantity.parse(one[CPU]).milli for one in reserved if CPU in one)
+    return sum(Quantity.parse(resources[CPU]).milli for resources in reserved if CPU in resources)

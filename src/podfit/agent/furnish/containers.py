@@ -185,7 +185,7 @@ class ContainerMaker:
         return self.log_folder(record) / name / f"{attempt}.log"
 
     def _devices(self, record: PodRecord, container: Object) -> tuple[Device, ...]:
-        volumes = {one["name"]: one for one in record.pod["spec"].get("volumes") or ()}
+        volumes = {declared["name"]: declared for declared in record.pod["spec"].get("volumes") or ()}
         found = []
         for device in container.get("volumeDevices") or ():
             volume = volumes.get(device["name"])
@@ -196,7 +196,7 @@ class ContainerMaker:
         return tuple(found)
 
     def _mounts(self, record: PodRecord, container: Object, environment: dict[str, str]) -> list[Mount]:
-        volumes = {one["name"]: one for one in record.pod["spec"].get("volumes") or ()}
+        volumes = {declared["name"]: declared for declared in record.pod["spec"].get("volumes") or ()}
         mounts = []
         for mount in container.get("volumeMounts") or ():
             volume = volumes.get(mount["name"])
@@ -238,7 +238,7 @@ class ContainerMaker:
         """Mounts /etc/hosts with the pod's address. It is rewritten for each container, because a new sandbox has a new
         address."""
         if not self._config.on_disk or any(
-            one["mountPath"].rstrip("/") == "/etc/hosts" for one in container.get("volumeMounts") or ()
+            mount["mountPath"].rstrip("/") == "/etc/hosts" for mount in container.get("volumeMounts") or ()
         ):
             return []
         file = self._volumes.hosts_file(record.uid)
@@ -251,7 +251,7 @@ def _host_ports(spec: Object) -> tuple[PortMapping, ...]:
     """The host ports of a pod with its own network; a pod in the host's network listens on them itself."""
     if spec.get("hostNetwork"):
         return ()
-    sidecars = [one for one in spec.get("initContainers") or () if is_sidecar(one)]
+    sidecars = [sidecar for sidecar in spec.get("initContainers") or () if is_sidecar(sidecar)]
     return tuple(
         PortMapping(int(port["hostPort"]), int(port["containerPort"]), port.get("protocol") or "TCP", _host_ip(port))
         for container in (*sidecars, *(spec.get("containers") or ()))
@@ -262,7 +262,7 @@ def _host_ports(spec: Object) -> tuple[PortMapping, ...]:
 
 def _sysctls(spec: Object) -> dict[str, str]:
     listed = (spec.get("securityContext") or {}).get("sysctls") or ()
-    return {normalized(one["name"]): str(one["value"]) for one in listed}
+    return {normalized(variable["name"]): str(variable["value"]) for variable in listed}
 
 
 def _host_ip(port: Object) -> str:

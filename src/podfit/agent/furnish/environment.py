@@ -106,19 +106,19 @@ class Environment:
     async def _referenced(
         self, pod: Object, container: Object, ref: Mapping[str, Any], namespace: str, ips: tuple[str, ...]
     ) -> str | None:
-        if one := ref.get("fieldRef"):
+        if field := ref.get("fieldRef"):
             try:
-                return field_value(pod, one["fieldPath"], self.host_ip, self._node_name, ips)
+                return field_value(pod, field["fieldPath"], self.host_ip, self._node_name, ips)
             except KeyError:
-                raise MissingObject(f"unsupported fieldPath: {one['fieldPath']}") from None
-        if one := ref.get("resourceFieldRef"):
-            return resource_value(pod["spec"], container["name"], one, self._allocatable())
-        if one := ref.get("configMapKeyRef"):
-            found = await self._objects.config_map(namespace, one["name"])
-            return _key(found or _absent("configmap", one, namespace), one, "ConfigMap", namespace)
-        if one := ref.get("secretKeyRef"):
-            found = await self._objects.secret(namespace, one["name"])
-            value = _key(found or _absent("secret", one, namespace), one, "Secret", namespace)
+                raise MissingObject(f"unsupported fieldPath: {field['fieldPath']}") from None
+        if field := ref.get("resourceFieldRef"):
+            return resource_value(pod["spec"], container["name"], field, self._allocatable())
+        if field := ref.get("configMapKeyRef"):
+            found = await self._objects.config_map(namespace, field["name"])
+            return _key(found or _absent("configmap", field, namespace), field, "ConfigMap", namespace)
+        if field := ref.get("secretKeyRef"):
+            found = await self._objects.secret(namespace, field["name"])
+            value = _key(found or _absent("secret", field, namespace), field, "Secret", namespace)
             return decoded(value) if value is not None else None
         return ""
 

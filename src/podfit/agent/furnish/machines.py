@@ -60,7 +60,7 @@ class Machines:
 
 def _boot_device(machine: Object) -> str:
     name, devices = machine.get("bootVolume"), machine.get("volumeDevices") or ()
-    return next((str(one["devicePath"]) for one in devices if name and one["name"] == name), "")
+    return next((str(device["devicePath"]) for device in devices if name and device["name"] == name), "")
 
 
 def _decoded(text: str) -> str:

@@ -58,7 +58,7 @@ def etc_hosts(pod: Object, config: AgentConfig, ip: str) -> str:
     aliases = pod["spec"].get("hostAliases") or ()
     if aliases:
         text += "\n# Entries added by HostAliases.\n"
-        text += "".join(f"{one['ip']}\t" + "\t".join(one.get("hostnames") or ()) + "\n" for one in aliases)
+        text += "".join(f"{alias['ip']}\t" + "\t".join(alias.get("hostnames") or ()) + "\n" for alias in aliases)
     return text
 
 
@@ -77,7 +77,7 @@ class _Resolver:
 
     @property
     def text(self) -> str:
-        lines = [f"nameserver {one}" for one in self.servers]
+        lines = [f"nameserver {address}" for address in self.servers]
         lines += [f"search {' '.join(self.searches)}"] if self.searches else []
         lines += [f"options {' '.join(self.options)}"] if self.options else []
         return "".join(f"{line}\n" for line in lines)
@@ -103,9 +103,9 @@ def resolv_conf(pod: Object, config: AgentConfig) -> str:
 
 def _merged(base: _Resolver, extra: Object) -> _Resolver:
     """Merges settings: the pod's entries come last and only once; options of the same name replace others."""
-    options = {one.partition(":")[0]: one for one in base.options}
-    for one in extra.get("options") or ():
-        options[one["name"]] = one["name"] + (f":{one['value']}" if one.get("value") else "")
+    options = {option.partition(":")[0]: option for option in base.options}
+    for option in extra.get("options") or ():
+        options[option["name"]] = option["name"] + (f":{option['value']}" if option.get("value") else "")
     return _Resolver(
         list(dict.fromkeys([*base.servers, *(extra.get("nameservers") or ())])),
         list(dict.fromkeys([*base.searches, *(extra.get("searches") or ())])),

@@ -60,7 +60,9 @@ class PullRecords:
 
     def may_use(self, image_id: str, credentials: Iterable[Credentials]) -> bool:
         record = self._read().get(image_id)
-        return record is None or record.anyone or any(_digest(one) in record.digests for one in credentials)
+        return (
+            record is None or record.anyone or any(_digest(credential) in record.digests for credential in credentials)
+        )
 
     def keep(self, image_ids: Collection[str]) -> None:
         """Drops records of deleted images: if one comes back by other means, it is the administrator's."""

@@ -243,9 +243,11 @@ def _wanted(record: PodRecord, name: str, volume: str) -> Object | None:
         return None
     spec = record.pod["spec"]
     if volume:
-        found = next((one.get("image") for one in spec.get("volumes") or () if one["name"] == volume), None)
+        found = next(
+            (declared.get("image") for declared in spec.get("volumes") or () if declared["name"] == volume), None
+        )
         return _as_container(name, found) if found is not None else None
-    return next((one for one in every_container(spec) if one["name"] == name), None)
+    return next((container for container in every_container(spec) if container["name"] == name), None)
 
 
 def _as_container(name: str, source: Object) -> Object:

@@ -72,7 +72,7 @@ class DiskMeter:
             layer = await self._runtime.writable_layer(container.id)
             own = [logs / container.name, messages / container.name]
             folders[container.name] = [*own, *([layer] if layer is not None else [])]
-        volumes = {one["name"]: self._volumes.path(record.uid, one) for one in disk_volumes(record.pod)}
+        volumes = {volume["name"]: self._volumes.path(record.uid, volume) for volume in disk_volumes(record.pod)}
         try:
             return await asyncio.to_thread(_use, folders, volumes, files)
         except OSError as error:
@@ -92,7 +92,7 @@ class DiskMeter:
 
 
 def _use(folders: Mapping[str, list[Path]], volumes: Mapping[str, Path], files: list[Path]) -> DiskUse:
-    containers = {name: [measure(one) for one in places] for name, places in folders.items()}
+    containers = {name: [measure(path) for path in places] for name, places in folders.items()}
     measured = {name: measure(place) for name, place in volumes.items()}
     shared = [measure(file) for file in files]
     inodes = sum(count for found in (*containers.values(), shared) for _, count in found)
@@ -108,7 +108,7 @@ def _remove_old_logs(folder: Path) -> None:
     """Removes rotated log files of all attempts, and all log files of attempts before the last two."""
     with suppress(OSError):
         for container in folder.iterdir():
-            current = sorted((one for one in container.glob("*.log") if one.stem.isdecimal()), key=_attempt)
+            current = sorted((log for log in container.glob("*.log") if log.stem.isdecimal()), key=_attempt)
             kept = set(current[-LOGS_KEPT:])
             for file in container.glob("*.log*"):
                 if file not in kept:

@@ -76,7 +76,7 @@ def _known(file: Path, node: str) -> Access | None:
     if not found.cert:
         return None
     certificate = x509.load_pem_x509_certificate(found.cert)
-    names = [one.value for one in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    names = [attribute.value for attribute in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     fresh = certificate.not_valid_after_utc - _RENEW_BEFORE > datetime.now(UTC)
     return found if fresh and names == [f"system:node:{node}"] else None
 

@@ -41,7 +41,7 @@ class Events:
 
 def _field(pod: Object, container: str) -> str:
     for key in ("containers", "initContainers", "ephemeralContainers"):
-        if any(one["name"] == container for one in pod["spec"].get(key) or ()):
+        if any(candidate["name"] == container for candidate in pod["spec"].get(key) or ()):
             return f"spec.{key}{{{container}}}"
     return ""
 

@@ -322,11 +322,11 @@ class Ledger:
         uid = entry["uid"]
         if entry.get("gone"):
             self._drop(uid)
-        elif one := entry.get("allocated"):
-            self._allocated[uid] = Allocated(dict(one["containers"]), one["pod"])
+        elif sizes := entry.get("allocated"):
+            self._allocated[uid] = Allocated(dict(sizes["containers"]), sizes["pod"])
         else:
-            one = entry["actuated"]
-            self._actuated[uid] = Actuated(dict(one["containers"]), one["pod"])
+            sizes = entry["actuated"]
+            self._actuated[uid] = Actuated(dict(sizes["containers"]), sizes["pod"])
             self._restarting.pop(uid, None)
             if marks := entry.get("restarting"):
                 self._restarting[uid] = dict(marks)

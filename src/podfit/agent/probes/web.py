@@ -64,7 +64,7 @@ async def http_get(
     secure = str(ask.get("scheme") or "HTTP").upper() == "HTTPS"
     url = f"http{'s' if secure else ''}://{_bracketed(host)}:{port}/{str(ask.get('path') or '').removeprefix('/')}"
     headers = {"User-Agent": user_agent, "Accept": "*/*"}
-    headers.update({one["name"]: one["value"] for one in ask.get("httpHeaders") or ()})
+    headers.update({header["name"]: header["value"] for header in ask.get("httpHeaders") or ()})
     async with asyncio.timeout(timeout_s):
         for _ in range(_MOST_REDIRECTS):
             status, location = await _get(url, headers)

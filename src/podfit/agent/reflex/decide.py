@@ -49,18 +49,18 @@ class Finding:
         return {"metadata": {"annotations": amounts(self.near)}, "status": {"conditions": [condition]}}
 
 
-def near(one: WatchedContainer, used: int) -> Finding:
-    found = NearLimit(one.name, used, one.limit)
+def near(watched: WatchedContainer, used: int) -> Finding:
+    found = NearLimit(watched.name, used, watched.limit)
     return Finding(found, NEAR, found.words)
 
 
-def stuck(one: WatchedContainer, used: int) -> Finding:
+def stuck(watched: WatchedContainer, used: int) -> Finding:
     """The report for a container whose limit was not raised."""
-    found = NearLimit(one.name, used, one.limit)
-    if one.raises >= RAISES_OF_A_LEAK:
-        return Finding(found, LEAK, f"{found.words} after {one.raises} raises, and is not raised further: leak?")
+    found = NearLimit(watched.name, used, watched.limit)
+    if watched.raises >= RAISES_OF_A_LEAK:
+        return Finding(found, LEAK, f"{found.words} after {watched.raises} raises, and is not raised further: leak?")
     return Finding(found, NOT_RAISED, f"{found.words}, and its limit is not raised")
 
 
-def calm(one: WatchedContainer) -> Finding:
-    return Finding(None, CALM, f"container {one.name} is below {one.limit} bytes by more than a tenth")
+def calm(watched: WatchedContainer) -> Finding:
+    return Finding(None, CALM, f"container {watched.name} is below {watched.limit} bytes by more than a tenth")

@@ -34,7 +34,7 @@ CALM_SHARE = 0.9
 
 @dataclass(slots=True)
 class _Held:
-    one: WatchedContainer
+    container: WatchedContainer
     task: asyncio.Task[None]
     near: bool = False
 
@@ -53,7 +53,9 @@ class Reflex:
                 await self._let_go(record.uid, lift=record.termination is None)
             return
         held = self._held.setdefault(record.uid, {})
-        running = {one.name: one for one in record.state.containers if one.state == RUNNING} if record.state else {}
+        running = (
+            {state.name: state for state in record.state.containers if state.state == RUNNING} if record.state else {}
+        )
         for name in [name for name in held if name not in running]:
             held.pop(name).task.cancel()
         for name, container in running.items():
@@ -62,7 +64,7 @@ class Reflex:
             except RuntimeFailure:
                 continue
             before = held.get(name)
-            if before is not None and (before.one.id, before.one.limit) == (container.id, limit or 0):
+            if before is not None and (before.container.id, before.container.limit) == (container.id, limit or 0):
                 continue
             await self._begin(record, name, container.id, limit, before)
 
@@ -73,60 +75,62 @@ class Reflex:
             held.pop(name)
         if not limit:
             return
-        one = before.one.next(id, limit, before.near) if before is not None else WatchedContainer(name, id, limit)
-        was_near = before is not None and before.near and before.one.id == id
-        task = self._tasks.start(self._watch(record, one, was_near), f"reflex-{record.uid}-{name}")
-        held[name] = _Held(one, task, was_near)
+        container = (
+            before.container.next(id, limit, before.near) if before is not None else WatchedContainer(name, id, limit)
+        )
+        was_near = before is not None and before.near and before.container.id == id
+        task = self._tasks.start(self._watch(record, container, was_near), f"reflex-{record.uid}-{name}")
+        held[name] = _Held(container, task, was_near)
 
     async def _let_go(self, uid: str, lift: bool) -> None:
-        for one in self._held.pop(uid, {}).values():
-            one.task.cancel()
+        for held in self._held.pop(uid, {}).values():
+            held.task.cancel()
             if lift:
                 try:
-                    await self._runtime.hold_memory(one.one.id, None)
+                    await self._runtime.hold_memory(held.container.id, None)
                 except RuntimeFailure:
                     continue
 
     # --- one container
 
-    async def _watch(self, record: PodRecord, one: WatchedContainer, was_near: bool) -> None:
+    async def _watch(self, record: PodRecord, container: WatchedContainer, was_near: bool) -> None:
         try:
             while True:
-                await self._runtime.hold_memory(one.id, threshold(one.limit))
-                if was_near and await self._used(one) < threshold(one.limit):
-                    self._set_near(record, one, False)
-                    await self._report(record, decide.calm(one))
-                await self._runtime.memory_above(record.uid, one.id, threshold(one.limit))
-                used = await self._used(one)
-                self._set_near(record, one, True)
-                await self._report(record, decide.near(one, used))
-                self._announce(record, one, used)
+                await self._runtime.hold_memory(container.id, threshold(container.limit))
+                if was_near and await self._used(container) < threshold(container.limit):
+                    self._set_near(record, container, False)
+                    await self._report(record, decide.calm(container))
+                await self._runtime.memory_above(record.uid, container.id, threshold(container.limit))
+                used = await self._used(container)
+                self._set_near(record, container, True)
+                await self._report(record, decide.near(container, used))
+                self._announce(record, container, used)
                 await self._clock.sleep(PATIENCE_S)
-                await self._stuck(record, one)
-                await self._runtime.memory_below(record.uid, one.id, int(threshold(one.limit) * CALM_SHARE))
+                await self._stuck(record, container)
+                await self._runtime.memory_below(record.uid, container.id, int(threshold(container.limit) * CALM_SHARE))
                 was_near = True
         except RuntimeFailure as error:
             # The container exited: its successor is watched after the next pass.
             log.debug("reflex of %s: %s", record.name, error)
 
-    async def _stuck(self, record: PodRecord, one: WatchedContainer) -> None:
-        used = await self._used(one)
-        if used < threshold(one.limit):
+    async def _stuck(self, record: PodRecord, container: WatchedContainer) -> None:
+        used = await self._used(container)
+        if used < threshold(container.limit):
             return
         # The limit was not raised: the hold is removed, and the OOM killer applies as usual.
-        await self._runtime.hold_memory(one.id, None)
-        found = decide.stuck(one, used)
+        await self._runtime.hold_memory(container.id, None)
+        found = decide.stuck(container, used)
         await self._report(record, found)
-        record.story.add("limit not raised", found.message, container=one.name)
-        self._events.emit(record.pod, WARNING, found.reason, found.message, one.name)
+        record.story.add("limit not raised", found.message, container=container.name)
+        self._events.emit(record.pod, WARNING, found.reason, found.message, container.name)
 
-    def _announce(self, record: PodRecord, one: WatchedContainer, used: int) -> None:
-        record.story.add("near its limit", f"container {one.name}", memory_bytes=one.limit, used=used)
-        words = f"Container {one.name} uses {used} of {one.limit} bytes of memory"
-        self._events.emit(record.pod, WARNING, "MemoryNearLimit", words, one.name)
+    def _announce(self, record: PodRecord, container: WatchedContainer, used: int) -> None:
+        record.story.add("near its limit", f"container {container.name}", memory_bytes=container.limit, used=used)
+        words = f"Container {container.name} uses {used} of {container.limit} bytes of memory"
+        self._events.emit(record.pod, WARNING, "MemoryNearLimit", words, container.name)
 
-    async def _used(self, one: WatchedContainer) -> int:
-        usage = await self._runtime.container_usage(one.id)
+    async def _used(self, container: WatchedContainer) -> int:
+        usage = await self._runtime.container_usage(container.id)
         return max(usage.memory_bytes - usage.cache_bytes, 0)
 
     async def _report(self, record: PodRecord, found: Finding) -> None:
@@ -138,7 +142,7 @@ class Reflex:
         except (ApiError, Unreachable) as error:
             log.warning("the reflex of pod %s/%s cannot be reported: %s", record.namespace, record.name, error)
 
-    def _set_near(self, record: PodRecord, one: WatchedContainer, near: bool) -> None:
-        held = self._held.get(record.uid, {}).get(one.name)
-        if held is not None and held.one is one:
+    def _set_near(self, record: PodRecord, container: WatchedContainer, near: bool) -> None:
+        held = self._held.get(record.uid, {}).get(container.name)
+        if held is not None and held.container is container:
             held.near = near

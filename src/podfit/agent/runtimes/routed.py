@@ -43,7 +43,7 @@ class RoutedRuntime:
     @property
     def handlers(self) -> tuple[Handler, ...]:
         named = tuple(Handler(name) for name in self._others)
-        return (*(one for one in self._default.handlers if one.name not in self._others), *named)
+        return (*(handler for handler in self._default.handlers if handler.name not in self._others), *named)
 
     @property
     def in_memory(self) -> bool:

@@ -21,7 +21,7 @@ _TRIES = 10
 
 def log_files(file: Path) -> list[Path]:
     """The existing log files, rotated ones first, oldest first."""
-    rotated = sorted(one for one in file.parent.glob(f"{file.name}.*") if one.suffix != ".gz")
+    rotated = sorted(path for path in file.parent.glob(f"{file.name}.*") if path.suffix != ".gz")
     return [*rotated, file] if file.exists() else rotated
 
 
@@ -86,7 +86,7 @@ def _after(file: Path, current: BinaryIO) -> BinaryIO | None:
     here = _identity(current.fileno())
     for _ in range(_TRIES):
         files = log_files(file)
-        known = [_identity(one) for one in files]
+        known = [_identity(path) for path in files]
         place = known.index(here) + 1 if here in known else 0
         if place == len(files) or current.tell() < os.fstat(current.fileno()).st_size:
             return None
@@ -102,7 +102,7 @@ def _after(file: Path, current: BinaryIO) -> BinaryIO | None:
 async def read_log(file: Path, options: LogOptions) -> AsyncIterator[bytes]:
     """Reads the current contents."""
     printer = LogPrinter(options)
-    there = {_identity(one) for one in log_files(file)}
+    there = {_identity(path) for path in log_files(file)}
     current = _open_tail(file, options.tail_lines, options.stream)
     try:
         while current is not None and not printer.full:

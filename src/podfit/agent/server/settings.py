@@ -39,7 +39,7 @@ def configz(config: AgentConfig, port: int) -> dict[str, Any]:
         "imageGCLowThresholdPercent": config.image_policy.low_percent,
         "serializeImagePulls": config.most_pulls == 1,
         "maxParallelImagePulls": config.most_pulls or config.parallel_pulls,
-        "evictionHard": {one.signal: one.text for one in config.eviction_hard},
+        "evictionHard": {threshold.signal: threshold.text for threshold in config.eviction_hard},
         "evictionPressureTransitionPeriod": go_duration(HOLD_S),
     }
     if config.cluster_dns:

@@ -36,7 +36,7 @@ async def attempts(agent: Agent, record: PodRecord, name: str) -> list[Container
     """The attempts of one container, oldest first."""
     state = await agent.runtime.pod(record.uid)
     found = [container for container in state.containers if container.name == name] if state is not None else []
-    return sorted(found, key=lambda one: one.attempt)
+    return sorted(found, key=lambda candidate: candidate.attempt)
 
 
 async def running_container(agent: Agent, record: PodRecord, name: str) -> ContainerState:
@@ -54,7 +54,7 @@ async def logged_container(agent: Agent, record: PodRecord, name: str, previous:
         raise Refusal(404, f'container "{name}" not found in pod "{record.name}"')
     known = await attempts(agent, record, name)
     if previous:
-        ended = [one for one in known if one.state == EXITED]
+        ended = [candidate for candidate in known if candidate.state == EXITED]
         # If a container waits to be restarted, its newest exit is the previous one; if it is finished, an earlier exit
         # is.
         waits = record.waiting.reason(name) == "CrashLoopBackOff"
@@ -80,7 +80,7 @@ def _not_started(record: PodRecord, name: str) -> str:
 def _shown_reason(record: PodRecord, name: str) -> str:
     """The reason why the container waits, as in its pod's status."""
     status = record.api_object.get("status") or {}
-    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        if one["name"] == name and "waiting" in one["state"]:
-            return str(one["state"]["waiting"]["reason"])
+    for container_status in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        if container_status["name"] == name and "waiting" in container_status["state"]:
+            return str(container_status["state"]["waiting"]["reason"])
     return "ContainerCreating"

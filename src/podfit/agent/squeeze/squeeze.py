@@ -51,10 +51,10 @@ class Squeeze:
         if not wanted:
             self._found.pop(record.uid, None)
             return
-        for id, one in running.items():
+        for id, container in running.items():
             key = record.uid, id
             if key not in self._under_way:
-                self._under_way[key] = self._tasks.start(self._probes(record, one.name, id), f"squeeze-{id}")
+                self._under_way[key] = self._tasks.start(self._probes(record, container.name, id), f"squeeze-{id}")
 
     async def _probes(self, record: PodRecord, name: str, id: str) -> None:
         try:

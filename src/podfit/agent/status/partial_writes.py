@@ -78,30 +78,30 @@ def _fields(change: Object) -> Iterator[tuple[str, Object]]:
     """The changed fields: details before the phase, which summarizes them."""
     partners = {name: group for group in _TOGETHER for name in group}
     done: set[str] = set()
-    for name in sorted(change, key=lambda one: (one not in _WHOLE_LISTS, one == "phase")):
+    for name in sorted(change, key=lambda field: (field not in _WHOLE_LISTS, field == "phase")):
         if name in done or name.startswith(_ORDER):
             continue
-        group = [one for one in (*partners.get(name, (name,)), _ORDER + name) if one in change]
+        group = [field for field in (*partners.get(name, (name,)), _ORDER + name) if field in change]
         done.update(group)
-        yield name, {one: change[one] for one in group}
+        yield name, {field: change[field] for field in group}
 
 
 def _elements(name: str, part: Object, before: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The elements of a field, as (key, value to send); empty if it cannot be divided."""
     value = part.get(name)
-    if name in (one for group in _TOGETHER for one in group):
+    if name in (field for group in _TOGETHER for field in group):
         return
     if name in _WHOLE_LISTS and isinstance(value, list):
-        known = {one["name"]: one for one in before.get(name) or ()}
-        yield from ((one["name"], one) for one in value if known.get(one["name"]) != one)
+        known = {item["name"]: item for item in before.get(name) or ()}
+        yield from ((item["name"], item) for item in value if known.get(item["name"]) != item)
     elif isinstance(value, list):
-        yield from ((str(one.get("type", at)), [one]) for at, one in enumerate(value) if isinstance(one, dict))
+        yield from ((str(item.get("type", at)), [item]) for at, item in enumerate(value) if isinstance(item, dict))
     elif isinstance(value, dict):
         yield from ((key, {key: element}) for key, element in value.items())
 
 
 def _replaced(statuses: list[Object], status: Object) -> list[Object]:
     """The list with this container's status replaced, or appended."""
-    if all(one["name"] != status["name"] for one in statuses):
+    if all(known["name"] != status["name"] for known in statuses):
         return [*statuses, status]
-    return [status if one["name"] == status["name"] else one for one in statuses]
+    return [status if known["name"] == status["name"] else known for known in statuses]

@@ -51,8 +51,8 @@ def claims(pod: Mapping[str, Any], sizes: Desired | Allocated, qos: str) -> list
         (container, MAIN) for container in mains
     ]
     return [
-        Claim(one["name"], whole_cpus(sizes.containers.get(one["name"])) if exclusive else 0, kind)
-        for one, kind in kinds
+        Claim(container["name"], whole_cpus(sizes.containers.get(container["name"])) if exclusive else 0, kind)
+        for container, kind in kinds
     ]
 
 
@@ -76,7 +76,7 @@ def assign(
     left = free | _union(held.values()) | _union(applied.values())
     undecided = {claim.name: held.get(claim.name, NO_CPUS) for claim in lasting}
     # Containers that release CPUs come first: another container of the pod may need them.
-    for claim in sorted(lasting, key=lambda one: one.count > len(held.get(one.name, NO_CPUS))):
+    for claim in sorted(lasting, key=lambda claim: claim.count > len(held.get(claim.name, NO_CPUS))):
         mine = undecided.pop(claim.name)
         usable = left - _union(undecided.values())
         if claim.kind == SIDECAR and claim.count <= len(usable - (inits - mine)):

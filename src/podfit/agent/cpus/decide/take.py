@@ -33,7 +33,7 @@ class _Packing:
         self.numa_first = len(topology.sockets.members) >= len(topology.numa_nodes.members)
 
     def whole_groups(self, level: Level, groups: list[int]) -> None:
-        for group in [one for one in groups if level.members[one] <= self._free]:
+        for group in [candidate for candidate in groups if level.members[candidate] <= self._free]:
             if len(level.members[group]) <= self._missing:
                 self._take(level.members[group])
 

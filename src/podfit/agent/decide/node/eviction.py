@@ -46,7 +46,7 @@ class Consumer:
 def victim(consumers: Sequence[Consumer]) -> Consumer | None:
     """The next pod to evict. Only one at a time: the next reading shows whether that was enough. Critical pods are
     never chosen."""
-    return next((one for one in sorted(consumers, key=Consumer.rank) if not is_critical(one.pod)), None)
+    return next((consumer for consumer in sorted(consumers, key=Consumer.rank) if not is_critical(consumer.pod)), None)
 
 
 def message(met: CrossedThreshold, consumer: Consumer) -> str:

@@ -25,11 +25,11 @@ def _term(term: Mapping[str, Any], labels: Mapping[str, str], node_name: str) ->
     if not expressions and not fields:
         return False
     own = {"metadata.name": node_name}
-    return all(_holds(one, labels) for one in expressions) and all(_holds(one, own) for one in fields)
+    return all(_holds(expression, labels) for expression in expressions) and all(_holds(field, own) for field in fields)
 
 
-def _holds(one: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    key, operator, values = one["key"], one["operator"], one.get("values") or []
+def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, operator, values = expression["key"], expression["operator"], expression.get("values") or []
     present = key in labels
     if operator == "In":
         return present and labels[key] in values

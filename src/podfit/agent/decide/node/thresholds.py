@@ -72,7 +72,7 @@ def parse(text: str) -> tuple[Threshold, ...]:
         if not mark:
             raise BadThreshold(f"malformed pair, expect string<string: {part}")
         found[signal.strip()] = _one(signal.strip(), value.strip())
-    return tuple(one for one in found.values() if one is not None)
+    return tuple(threshold for threshold in found.values() if threshold is not None)
 
 
 def _one(signal: str, value: str) -> Threshold | None:

@@ -70,7 +70,7 @@ def next_steps(pod: Mapping[str, Any], seen: Mapping[str, Seen], delay: Delay, w
     inits = spec.get("initContainers") or []
     if not inits and not spec.get("ephemeralContainers") and _all_run(regular):
         return _NOTHING_TO_DO
-    begun = any(one.last is not None for one in regular)
+    begun = any(observed.last is not None for observed in regular)
     collected = _Collected(delay, wanted)
     if begun:
         initialized = True
@@ -83,15 +83,15 @@ def next_steps(pod: Mapping[str, Any], seen: Mapping[str, Seen], delay: Delay, w
             return Next(over=True, stop=_sidecars_running(inits, seen))
         initialized = verdict == "done"
     if initialized:
-        for container, one in zip(containers, regular, strict=True):
-            collected.consider(one, restartable(container, one, policy))
+        for container, observed in zip(containers, regular, strict=True):
+            collected.consider(observed, restartable(container, observed, policy))
     over = begun and all(
-        _ended(container, one, policy, wanted) for container, one in zip(containers, regular, strict=True)
+        _ended(container, observed, policy, wanted) for container, observed in zip(containers, regular, strict=True)
     )
     if over:
         return Next(over=True, initialized=True, stop=_sidecars_running(inits, seen))
-    looking = [seen[one["name"]] for one in spec.get("ephemeralContainers") or ()]
-    fresh = [one.name for one in looking if one.last is None or one.created_only]
+    looking = [seen[ephemeral["name"]] for ephemeral in spec.get("ephemeralContainers") or ()]
+    fresh = [observed.name for observed in looking if observed.last is None or observed.created_only]
     return Next((*fresh, *collected.start), tuple(collected.later), (), False, initialized)
 
 
@@ -117,34 +117,39 @@ class _Collected:
         self.start: list[str] = []
         self.later: list[tuple[str, float]] = []
 
-    def consider(self, one: Seen, restart: bool) -> None:
-        if one.running:
+    def consider(self, observed: Seen, restart: bool) -> None:
+        if observed.running:
             return
-        if one.last is None or one.created_only or (one.exited and one.name in self.wanted) or (one.exited and restart):
-            self._due(one)
+        if (
+            observed.last is None
+            or observed.created_only
+            or (observed.exited and observed.name in self.wanted)
+            or (observed.exited and restart)
+        ):
+            self._due(observed)
 
-    def _due(self, one: Seen) -> None:
-        seconds = 0.0 if one.name in self.wanted else self.delay(one)
+    def _due(self, observed: Seen) -> None:
+        seconds = 0.0 if observed.name in self.wanted else self.delay(observed)
         if seconds > 0:
-            self.later.append((one.name, seconds))
+            self.later.append((observed.name, seconds))
         else:
-            self.start.append(one.name)
+            self.start.append(observed.name)
 
 
 def _initialize(inits: list[Object], seen: Mapping[str, Seen], policy: str, collected: _Collected) -> str:
     """Starts init containers one after the other. Returns "done", "waiting" or "failed"."""
     for container in inits:
-        one = seen[container["name"]]
+        observed = seen[container["name"]]
         if is_sidecar(container):
-            collected.consider(one, True)
-            if not one.started:
+            collected.consider(observed, True)
+            if not observed.started:
                 return "waiting"
-        elif one.exited and one.last is not None and one.last.exit_code == 0:
+        elif observed.exited and observed.last is not None and observed.last.exit_code == 0:
             continue
-        elif one.exited and not restartable(container, one, policy):
+        elif observed.exited and not restartable(container, observed, policy):
             return "failed"
         else:
-            collected.consider(one, True)
+            collected.consider(observed, True)
             return "waiting"
     return "done"
 
@@ -154,11 +159,11 @@ def _sidecars_running(inits: list[Object], seen: Mapping[str, Seen]) -> tuple[st
     return tuple(c["name"] for c in reversed(inits) if seen[c["name"]].running)
 
 
-def restartable(container: Mapping[str, Any], one: Seen, policy: str) -> bool:
+def restartable(container: Mapping[str, Any], observed: Seen, policy: str) -> bool:
     """Whether the container may be restarted: by its own restart rules, else its own policy, else the pod's."""
-    if one.last is None:
+    if observed.last is None:
         return True
-    code = one.last.exit_code
+    code = observed.last.exit_code
     if any(_matches(rule, code) for rule in container.get("restartPolicyRules") or ()):
         return True
     mine = container.get("restartPolicy") or policy
@@ -171,8 +176,8 @@ def _matches(rule: Mapping[str, Any], code: int) -> bool:
     return rule.get("action") == "Restart" and listed == (codes.get("operator") == "In")
 
 
-def _ended(container: Mapping[str, Any], one: Seen, policy: str, wanted: frozenset[str]) -> bool:
-    return one.exited and one.name not in wanted and not restartable(container, one, policy)
+def _ended(container: Mapping[str, Any], observed: Seen, policy: str, wanted: frozenset[str]) -> bool:
+    return observed.exited and observed.name not in wanted and not restartable(container, observed, policy)
 
 
 def phase(pod: Mapping[str, Any], seen: Mapping[str, Seen], ending: bool, wanted: frozenset[str] = frozenset()) -> str:
@@ -184,30 +189,30 @@ def phase(pod: Mapping[str, Any], seen: Mapping[str, Seen], ending: bool, wanted
     if _all_run(regular):
         return "Running"
     inits = spec.get("initContainers") or []
-    begun = any(one.last is not None for one in regular)
+    begun = any(observed.last is not None for observed in regular)
     if not begun and any(_failed_init(container, seen, policy, ending) for container in inits):
         return "Failed"
     if not begun:
-        return "Failed" if ending and any(one.exited for one in seen.values()) else "Pending"
-    if any(one.running for one in regular):
-        return "Running" if all(one.last is not None for one in regular) else "Pending"
-    if any(one.last is None or one.created_only for one in regular):
+        return "Failed" if ending and any(observed.exited for observed in seen.values()) else "Pending"
+    if any(observed.running for observed in regular):
+        return "Running" if all(observed.last is not None for observed in regular) else "Pending"
+    if any(observed.last is None or observed.created_only for observed in regular):
         return "Pending"
-    if not ending and any(one.name in wanted for one in regular):
+    if not ending and any(observed.name in wanted for observed in regular):
         return "Running"
-    succeeded = all(one.last is not None and one.last.exit_code == 0 for one in regular)
+    succeeded = all(observed.last is not None and observed.last.exit_code == 0 for observed in regular)
     sidecars = any(seen[container["name"]].running for container in inits if is_sidecar(container))
     if sidecars and not ending:
         return "Running"
     if ending:
         return "Succeeded" if succeeded else "Failed"
-    if any(restartable(container, one, policy) for container, one in zip(containers, regular, strict=True)):
+    if any(restartable(container, observed, policy) for container, observed in zip(containers, regular, strict=True)):
         return "Running"
     return "Succeeded" if succeeded else "Failed"
 
 
 def _failed_init(container: Mapping[str, Any], seen: Mapping[str, Seen], policy: str, ending: bool) -> bool:
-    one = seen[container["name"]]
-    if is_sidecar(container) or not one.exited or one.last is None or one.last.exit_code == 0:
+    observed = seen[container["name"]]
+    if is_sidecar(container) or not observed.exited or observed.last is None or observed.last.exit_code == 0:
         return False
-    return ending or not restartable(container, one, policy)
+    return ending or not restartable(container, observed, policy)

@@ -20,7 +20,7 @@ def oom_score_adj(pod: Object, container: Object, qos: str, node_bytes: int) -> 
         return _FIRST
     requested = _requested(container)
     if is_sidecar(container):
-        requested = max(requested, min(_requested(one) for one in pod["spec"]["containers"]))
+        requested = max(requested, min(_requested(sibling) for sibling in pod["spec"]["containers"]))
     share = 1000 * (requested + _unclaimed(pod)) // node_bytes if node_bytes else 0
     return min(max(_FIRST - share, _FIRST + _LAST), _FIRST - 1)
 

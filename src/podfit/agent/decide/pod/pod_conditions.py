@@ -63,8 +63,10 @@ def _initialized(facts: Facts) -> Object:
     )
 
 
-def _init_done(one: Seen, sidecar: bool) -> bool:
-    return one.started if sidecar else one.exited and one.last is not None and one.last.exit_code == 0
+def _init_done(observed: Seen, sidecar: bool) -> bool:
+    return (
+        observed.started if sidecar else observed.exited and observed.last is not None and observed.last.exit_code == 0
+    )
 
 
 def _listed(words: str, names: list[str]) -> str:
@@ -80,7 +82,7 @@ def _containers_ready(facts: Facts) -> tuple[bool, tuple[str, ...]]:
     counted = [container for container in spec.get("initContainers") or () if is_sidecar(container)] + (
         spec.get("containers") or []
     )
-    unready = [one["name"] for one in counted if not facts.seen[one["name"]].ready]
+    unready = [container["name"] for container in counted if not facts.seen[container["name"]].ready]
     if unready:
         conflicts = "".join(f"; {name}: {facts.seen[name].conflict}" for name in unready if facts.seen[name].conflict)
         return False, ("ContainersNotReady", _listed("containers with unready status", unready) + conflicts)

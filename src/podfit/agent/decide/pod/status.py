@@ -119,9 +119,9 @@ _POWER_STATES = {
 def _machine(facts: Facts, before: Mapping[str, Any], status: Object) -> None:
     """The virtual machine's part of the status. Only the node knows a VM's power state; the API server derives the rest
     from its container."""
-    one = facts.seen.get(facts.pod["spec"]["virtualMachine"].get("name", ""))
-    if one is not None and one.running and one.last is not None and one.last.machine is not None:
-        state, power = _POWER_STATES.get(one.last.machine.power, ("", "nostate"))
+    observed = facts.seen.get(facts.pod["spec"]["virtualMachine"].get("name", ""))
+    if observed is not None and observed.running and observed.last is not None and observed.last.machine is not None:
+        state, power = _POWER_STATES.get(observed.last.machine.power, ("", "nostate"))
         known = before.get("virtualMachineStatus") or {}
         status["virtualMachineStatus"] = {**known, "state": state, "powerState": power}
 
@@ -129,9 +129,11 @@ def _machine(facts: Facts, before: Mapping[str, Any], status: Object) -> None:
 def remembered(status: Mapping[str, Any], name: str, container_id: str) -> Object:
     """The last reported status of the container with this ID; empty if none was reported."""
     for key in ("containerStatuses", "initContainerStatuses"):
-        for one in status.get(key) or ():
-            if one["name"] == name and str(one.get("containerID") or "").endswith(f"//{container_id}"):
-                return dict(one)
+        for container_status in status.get(key) or ():
+            if container_status["name"] == name and str(container_status.get("containerID") or "").endswith(
+                f"//{container_id}"
+            ):
+                return dict(container_status)
     return {}
 
 
@@ -169,17 +171,17 @@ def _told_pod(facts: Facts) -> Sized:
 
 def _container(facts: Facts, container: Object, regular: bool) -> Object:
     name = container["name"]
-    one = facts.seen[name]
-    last = one.last
+    observed = facts.seen[name]
+    last = observed.last
     shown: Object = {
         "name": name,
-        "state": _state(facts, one, regular),
-        "lastState": _last_state(facts, one),
-        "ready": _ready(one, not regular and not is_sidecar(container)),
+        "state": _state(facts, observed, regular),
+        "lastState": _last_state(facts, observed),
+        "ready": _ready(observed, not regular and not is_sidecar(container)),
         "restartCount": max(last.attempt if last else 0, facts.counts.get(name, 0)),
         "image": (last.image if last else "") or container.get("image") or "",
         "imageID": last.image_id if last else "",
-        "started": one.started,
+        "started": observed.started,
     }
     if last is not None and last.id:
         shown["containerID"] = f"{facts.runtime}://{last.id}"
@@ -190,11 +192,11 @@ def _container(facts: Facts, container: Object, regular: bool) -> Object:
         shown["allocatedResources"] = dict(requests)
     actuated = facts.actuated.containers.get(name)
     shown["resources"] = settle.container_resources(
-        allocated, actuated, facts.limits.get(name) if one.running else None
+        allocated, actuated, facts.limits.get(name) if observed.running else None
     )
     if mounts := container.get("volumeMounts"):
         shown["volumeMounts"] = [_mount(mount) for mount in mounts]
-    if one.running and last.user is not None:
+    if observed.running and last.user is not None:
         shown["user"] = {"linux": _user(last.user)}
     return shown
 
@@ -222,10 +224,10 @@ def _mount(mount: Object) -> Object:
     return shown
 
 
-def _ready(one: Seen, plain_init: bool) -> bool:
+def _ready(observed: Seen, plain_init: bool) -> bool:
     if plain_init:
-        return one.exited and one.last is not None and one.last.exit_code == 0
-    return one.ready
+        return observed.exited and observed.last is not None and observed.last.exit_code == 0
+    return observed.ready
 
 
 _NEVER_RAN: Object = {
@@ -238,36 +240,36 @@ _NEVER_RAN: Object = {
 """The status of a container that did not start before its pod, past its init containers, ended."""
 
 
-def _state(facts: Facts, one: Seen, regular: bool) -> Object:
-    last = one.last
-    if regular and facts.initialized and _over(facts) and (last is None or one.created_only):
+def _state(facts: Facts, observed: Seen, regular: bool) -> Object:
+    last = observed.last
+    if regular and facts.initialized and _over(facts) and (last is None or observed.created_only):
         return {"terminated": dict(_NEVER_RAN)}
-    if _waits(facts, one) and one.waiting is not None:
-        reason, message = one.waiting
+    if _waits(facts, observed) and observed.waiting is not None:
+        reason, message = observed.waiting
         return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
-    if last is None or one.created_only:
+    if last is None or observed.created_only:
         # This also applies once init containers are done: a container that has not started waits for the pod's start.
         inits = facts.pod["spec"].get("initContainers")
         return {"waiting": {"reason": "PodInitializing" if inits else "ContainerCreating"}}
-    if one.running:
+    if observed.running:
         return {"running": {"startedAt": rfc3339(last.started_at)}}
     return {"terminated": _terminated(facts, last)}
 
 
-def _waits(facts: Facts, one: Seen) -> bool:
+def _waits(facts: Facts, observed: Seen) -> bool:
     """Whether the container waits for its start or restart; in a finished pod, an exited container does not."""
-    return one.waiting is not None and not one.running and not (_over(facts) and one.exited)
+    return observed.waiting is not None and not observed.running and not (_over(facts) and observed.exited)
 
 
 def _over(facts: Facts) -> bool:
     return facts.phase in ("Succeeded", "Failed")
 
 
-def _last_state(facts: Facts, one: Seen) -> Object:
-    if _waits(facts, one) and one.exited and one.last is not None:
-        return {"terminated": _terminated(facts, one.last)}
-    if one.previous is not None:
-        return {"terminated": _terminated(facts, one.previous)}
+def _last_state(facts: Facts, observed: Seen) -> Object:
+    if _waits(facts, observed) and observed.exited and observed.last is not None:
+        return {"terminated": _terminated(facts, observed.last)}
+    if observed.previous is not None:
+        return {"terminated": _terminated(facts, observed.previous)}
     return {}
 
 

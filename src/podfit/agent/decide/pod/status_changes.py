@@ -17,7 +17,7 @@ def patch(before: Mapping[str, Any], after: Mapping[str, Any], uid: str) -> Obje
         if key == "conditions":
             changes.update(_condition_changes(before.get(key) or [], value))
         elif key in ("podIPs", "hostIPs"):
-            gone = [{"$patch": "delete", "ip": one["ip"]} for one in before.get(key) or () if one not in value]
+            gone = [{"$patch": "delete", "ip": item["ip"]} for item in before.get(key) or () if item not in value]
             changes[key] = [*value, *gone]
         elif key in ("allocatedResources", "resources"):
             changes[key] = _map_changes(before.get(key) or {}, value)
@@ -34,25 +34,27 @@ def patch(before: Mapping[str, Any], after: Mapping[str, Any], uid: str) -> Obje
 
 
 def _condition_changes(before: list[Object], after: list[Object]) -> Object:
-    known = {one["type"]: one for one in before}
-    types = [one["type"] for one in after]
-    changed = [_changed_condition(one, known.pop(one["type"], None)) for one in after]
-    changes = [one for one in changed if one is not None] + [{"$patch": "delete", "type": kind} for kind in known]
-    if [one["type"] for one in before] == types:
+    known = {condition["type"]: condition for condition in before}
+    types = [condition["type"] for condition in after]
+    changed = [_changed_condition(condition, known.pop(condition["type"], None)) for condition in after]
+    changes = [change for change in changed if change is not None] + [
+        {"$patch": "delete", "type": kind} for kind in known
+    ]
+    if [condition["type"] for condition in before] == types:
         return {"conditions": changes} if changes else {}
     return {"$setElementOrder/conditions": [{"type": kind} for kind in types], "conditions": changes}
 
 
-def _changed_condition(one: Object, old: Object | None) -> Object | None:
+def _changed_condition(condition: Object, old: Object | None) -> Object | None:
     """The patch of a condition; None if nothing changed. A merge patch keeps the fields it omits, so an outdated reason
     is removed by an explicit null."""
     if old is None:
-        return one
-    if old == one:
+        return condition
+    if old == condition:
         return None
     if "reason" not in old and "message" not in old:
-        return one
-    return {**one, **{key: None for key in ("reason", "message") if key in old and key not in one}}
+        return condition
+    return {**condition, **{key: None for key in ("reason", "message") if key in old and key not in condition}}
 
 
 def _map_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:

@@ -29,8 +29,8 @@ _SAFE = frozenset(
 def refusal(pod: Object) -> tuple[str, str] | None:
     """The reason and message, as in a kubelet, with which the pod is rejected."""
     spec = pod["spec"]
-    for one in (spec.get("securityContext") or {}).get("sysctls") or ():
-        name = normalized(str(one["name"]))
+    for sysctl in (spec.get("securityContext") or {}).get("sysctls") or ():
+        name = normalized(str(sysctl["name"]))
         why = ""
         if name not in _SAFE:
             why = f'"{name}" not allowlisted'

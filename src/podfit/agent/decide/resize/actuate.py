@@ -114,7 +114,9 @@ def plan(
     `sized` is the pod with its allocated sizes, if the caller already has it.
     """
     changed = pending(pod, allocated, actuated, running)
-    restart = tuple(one["name"] for one, wanted in changed if _must_restart(one, pod, wanted, actuated))
+    restart = tuple(
+        container["name"] for container, wanted in changed if _must_restart(container, pod, wanted, actuated)
+    )
     if restart:
         return Plan(restart)
     grown = [name for name in starting if _is_resized(name, allocated, actuated)]
@@ -127,7 +129,11 @@ def plan(
     known = dict(actuated.containers)
     noted = clean(actuated.pod)
     for resource in RESOURCES:
-        mine = [(one["name"], wanted) for one, wanted in changed if _changes(one["name"], wanted, actuated, resource)]
+        mine = [
+            (container["name"], wanted)
+            for container, wanted in changed
+            if _changes(container["name"], wanted, actuated, resource)
+        ]
         if not (mine or grown or level or doubtful):
             continue
         before, after = _pod_steps(resource, pod_now, target)
@@ -151,7 +157,7 @@ def _must_restart(container: Object, pod: Mapping[str, Any], wanted: Resources, 
     if plain_init:
         return False
     name = container["name"]
-    return any(restarts(container, one) and _changes(name, wanted, actuated, one) for one in RESOURCES)
+    return any(restarts(container, resource) and _changes(name, wanted, actuated, resource) for resource in RESOURCES)
 
 
 def _is_resized(name: str, allocated: Allocated, actuated: Actuated) -> bool:

@@ -217,24 +217,27 @@ class Candidate:
 def victims(priority: int, missing: Iterable[Shortage], candidates: Iterable[Candidate]) -> list[str]:
     """The pods to evict for a critical pod, fewest and lowest-priority first; empty if it cannot be done."""
     lacking = {short.resource: short.requested + short.used - short.capacity for short in missing}
-    lesser = [one for one in candidates if not one.critical or one.priority < priority]
-    groups = {qos: [one for one in lesser if one.qos == qos] for qos in ("BestEffort", "Burstable", "Guaranteed")}
+    lesser = [candidate for candidate in candidates if not candidate.critical or candidate.priority < priority]
+    groups = {
+        qos: [candidate for candidate in lesser if candidate.qos == qos]
+        for qos in ("BestEffort", "Burstable", "Guaranteed")
+    }
     if _left(lacking, lesser):
         return []
     best, burst = groups["BestEffort"], groups["Burstable"]
     chosen_guaranteed = _nearest(groups["Guaranteed"], _left(lacking, best + burst))
     chosen_burst = _nearest(burst, _left(lacking, best + chosen_guaranteed))
     chosen_best = _nearest(best, _left(lacking, chosen_burst + chosen_guaranteed))
-    return [one.uid for one in chosen_best + chosen_burst + chosen_guaranteed]
+    return [candidate.uid for candidate in chosen_best + chosen_burst + chosen_guaranteed]
 
 
-def _gives(one: Candidate, name: str) -> int:
-    return 1 if name == "pods" else units(name, one.requests.get(name, Quantity(0)))
+def _gives(candidate: Candidate, name: str) -> int:
+    return 1 if name == "pods" else units(name, candidate.requests.get(name, Quantity(0)))
 
 
 def _left(lacking: Mapping[str, int], taken: Iterable[Candidate]) -> dict[str, int]:
     taken = list(taken)
-    left = {name: need - sum(_gives(one, name) for one in taken) for name, need in lacking.items()}
+    left = {name: need - sum(_gives(candidate, name) for candidate in taken) for name, need in lacking.items()}
     return {name: need for name, need in left.items() if need > 0}
 
 
@@ -243,12 +246,18 @@ def _nearest(group: list[Candidate], lacking: dict[str, int]) -> list[Candidate]
     chosen: list[Candidate] = []
     rest = list(group)
     while lacking and rest:
-        best = min(rest, key=lambda one: (_distance(one, lacking), sum(_gives(one, name) for name in (MEMORY, CPU))))
+        best = min(
+            rest,
+            key=lambda candidate: (
+                _distance(candidate, lacking),
+                sum(_gives(candidate, name) for name in (MEMORY, CPU)),
+            ),
+        )
         rest.remove(best)
         chosen.append(best)
         lacking = _left(lacking, [best])
     return chosen
 
 
-def _distance(one: Candidate, lacking: Mapping[str, int]) -> float:
-    return sum(max(0.0, (need - _gives(one, name)) / need) ** 2 for name, need in lacking.items())
+def _distance(candidate: Candidate, lacking: Mapping[str, int]) -> float:
+    return sum(max(0.0, (need - _gives(candidate, name)) / need) ** 2 for name, need in lacking.items())

@@ -43,7 +43,7 @@ class ResizeConditions(Struct, frozen=True):
     in_progress: ResizeCondition | None = None
 
     def to_json(self) -> list[Object]:
-        return [one.to_json() for one in (self.pending, self.in_progress) if one is not None]
+        return [condition.to_json() for condition in (self.pending, self.in_progress) if condition is not None]
 
     def refused(self, reason: str, message: str, generation: int, now: float) -> ResizeConditions:
         before = self.pending or ResizeCondition(PENDING, generation, now)

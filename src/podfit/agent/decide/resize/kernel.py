@@ -88,7 +88,7 @@ def pod_cgroup(sized: Sized, qos: str) -> Limits:
 def memory_volume_bytes(pod: Object, size_limit: int, node_bytes: int) -> int:
     """The size of a memory-backed volume: the minimum of its own limit, the pod's and the node's. 0: none is set."""
     limit = pod_limits(pod).get(MEMORY, ZERO).value if _all_limited(pod["spec"], MEMORY) else 0
-    return min((one for one in (size_limit, limit, node_bytes) if one > 0), default=0)
+    return min((bound for bound in (size_limit, limit, node_bytes) if bound > 0), default=0)
 
 
 def _all_limited(spec: Mapping[str, Any], name: str) -> bool:

@@ -66,14 +66,16 @@ class Sized:
         if sizes.pod is not None:
             return False
         for kind in ("containerStatuses", "initContainerStatuses"):
-            for one in status.get(kind) or ():
-                reported = one.get("resources")
+            for container_status in status.get(kind) or ():
+                reported = container_status.get("resources")
                 if reported is None:
                     continue
-                if (size := sizes.containers.get(one.get("name"))) is None:
+                if (size := sizes.containers.get(container_status.get("name"))) is None:
                     return False
                 mine = size.get("requests") or {}
-                if (reported.get("requests") or {}) != mine or (one.get("allocatedResources") or mine) != mine:
+                if (reported.get("requests") or {}) != mine or (
+                    container_status.get("allocatedResources") or mine
+                ) != mine:
                     return False
         return True
 

@@ -43,7 +43,7 @@ def resource_value(spec: Mapping[str, Any], own: str, ref: Mapping[str, Any], no
     node's size."""
     name = ref.get("containerName") or own
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    container = next(one for one in containers if one["name"] == name)
+    container = next(candidate for candidate in containers if candidate["name"] == name)
     kind, _, resource = str(ref["resource"]).partition(".")
     listed = (container.get("resources") or {}).get(kind) or {}
     if resource in listed:

@@ -118,8 +118,8 @@ def references(pod: Object) -> list[Reference]:
     for volume in pod["spec"].get("volumes") or ():
         sources = (volume.get("projected") or {}).get("sources") or ()
         for source in (volume, *sources):
-            if one := source.get("configMap"):
-                found.append(("ConfigMap", namespace, str(one["name"])))
-            if one := source.get("secret"):
-                found.append(("Secret", namespace, str(one.get("secretName") or one["name"])))
+            if projection := source.get("configMap"):
+                found.append(("ConfigMap", namespace, str(projection["name"])))
+            if projection := source.get("secret"):
+                found.append(("Secret", namespace, str(projection.get("secretName") or projection["name"])))
     return found

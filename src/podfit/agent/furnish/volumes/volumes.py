@@ -148,7 +148,7 @@ class Volumes:
 
     def known(self) -> list[str]:
         root = self._config.pods_dir
-        return [one.name for one in root.iterdir() if one.is_dir()] if root.is_dir() else []
+        return [path.name for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
 
     def _empty_dir(self, path: Path, pod: Object, source: Mapping[str, Any]) -> None:
         if path.is_dir():
@@ -189,26 +189,26 @@ class Volumes:
 
     async def _source(self, pod: Object, source: Object, mode: int, ips: tuple[str, ...]) -> Files:
         namespace = pod["metadata"].get("namespace") or "default"
-        if one := source.get("configMap"):
-            found = await self._objects.config_map(namespace, one["name"])
-            if found is None and not one.get("optional"):
-                raise MissingObject(f'configmap "{one["name"]}" not found')
+        if projection := source.get("configMap"):
+            found = await self._objects.config_map(namespace, projection["name"])
+            if found is None and not projection.get("optional"):
+                raise MissingObject(f'configmap "{projection["name"]}" not found')
             data = {key: text.encode() for key, text in ((found or {}).get("data") or {}).items()}
             data |= {key: base64.b64decode(text) for key, text in ((found or {}).get("binaryData") or {}).items()}
-            return _picked(data, one, mode, "configmap references non-existent config key")
-        if one := source.get("secret"):
-            found = await self._objects.secret(namespace, one["name"])
-            if found is None and not one.get("optional"):
-                raise MissingObject(f'secret "{one["name"]}" not found')
+            return _picked(data, projection, mode, "configmap references non-existent config key")
+        if projection := source.get("secret"):
+            found = await self._objects.secret(namespace, projection["name"])
+            if found is None and not projection.get("optional"):
+                raise MissingObject(f'secret "{projection["name"]}" not found')
             data = {key: base64.b64decode(text) for key, text in ((found or {}).get("data") or {}).items()}
-            return _picked(data, one, mode, "references non-existent secret key")
-        if one := source.get("serviceAccountToken"):
+            return _picked(data, projection, mode, "references non-existent secret key")
+        if projection := source.get("serviceAccountToken"):
             account = pod["spec"].get("serviceAccountName") or "default"
-            token = await self._objects.token(namespace, account, pod, one)
+            token = await self._objects.token(namespace, account, pod, projection)
             grouped = (pod["spec"].get("securityContext") or {}).get("fsGroup") is not None
-            return {one["path"]: (token.text.encode(), 0o600 if grouped else mode)}
-        if one := source.get("downwardAPI"):
-            return {item["path"]: self._downward(pod, item, mode, ips) for item in one.get("items") or ()}
+            return {projection["path"]: (token.text.encode(), 0o600 if grouped else mode)}
+        if projection := source.get("downwardAPI"):
+            return {item["path"]: self._downward(pod, item, mode, ips) for item in projection.get("items") or ()}
         return {}
 
     def _downward(self, pod: Object, item: Object, mode: int, ips: tuple[str, ...]) -> tuple[bytes, int]:
@@ -302,4 +302,4 @@ def _mounted_below(folder: Path) -> list[Path]:
     except OSError:
         return []
     points = [Path(line.split(" ")[1].replace("\\040", " ")) for line in lines]
-    return sorted((one for one in points if folder in one.parents), reverse=True)
+    return sorted((mount_point for mount_point in points if folder in mount_point.parents), reverse=True)

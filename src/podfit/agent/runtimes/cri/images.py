@@ -64,7 +64,9 @@ class Images:
             answer = await self._client.ask("ImageFsInfo", api.ImageFsInfoRequest())
         except CriError:
             return None
-        places = [Path(one.fs_id.mountpoint) for one in answer.image_filesystems if one.fs_id.mountpoint]
+        places = [
+            Path(filesystem.fs_id.mountpoint) for filesystem in answer.image_filesystems if filesystem.fs_id.mountpoint
+        ]
         return places[0] if places and places[0].is_dir() else None
 
     def _state(self, image: api.Image) -> ImageState:

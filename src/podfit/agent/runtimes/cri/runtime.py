@@ -97,8 +97,8 @@ class CriRuntime(StreamCalls):
             ) from error
         self.name, self.version = version.runtime_name, version.runtime_version
         self.handlers = tuple(
-            Handler(one.name, one.features.recursive_read_only_mounts, one.features.user_namespaces)
-            for one in status.runtime_handlers
+            Handler(handler.name, handler.features.recursive_read_only_mounts, handler.features.user_namespaces)
+            for handler in status.runtime_handlers
         )
         self._images.sandbox = str(configuration(status).get("sandboxImage") or "")
         self._cgroups = detect() if self._own_cgroups else None

@@ -72,19 +72,19 @@ def resource_page(node: NodeSample) -> str:
         "container_cpu_usage_seconds_total",
         "counter",
         "Cumulative cpu time consumed by the container in core-seconds",
-        [(labels, one.usage.cpu_nanos / 1e9, at) for labels, one, at in containers],
+        [(labels, sample.usage.cpu_nanos / 1e9, at) for labels, sample, at in containers],
     )
     page.add(
         "container_memory_working_set_bytes",
         "gauge",
         "Current working set of the container in bytes",
-        [(labels, one.usage.working_set_bytes, at) for labels, one, at in containers],
+        [(labels, sample.usage.working_set_bytes, at) for labels, sample, at in containers],
     )
     page.add(
         "container_start_time_seconds",
         "gauge",
         "Start time of the container since unix epoch in seconds",
-        [(labels, one.state.started_at, 0) for labels, one, _ in containers],
+        [(labels, sample.state.started_at, 0) for labels, sample, _ in containers],
     )
     ended: list[Row] = [
         ({**_names(pod), "container": name}, count, 0) for pod in node.pods for name, count in pod.record.ooms.items()
@@ -92,7 +92,7 @@ def resource_page(node: NodeSample) -> str:
     page.add("podfit_container_oom_ends_total", "counter", "Number of out-of-memory kills of the container.", ended)
     for name, text, attribute in _THROTTLING:
         rows: list[Row] = [
-            (labels, getattr(one.usage, attribute), at) for labels, one, at in containers if one.usage.periods
+            (labels, getattr(sample.usage, attribute), at) for labels, sample, at in containers if sample.usage.periods
         ]
         page.add(f"container_{name}", "counter", text, rows)
     page.add(
@@ -185,12 +185,17 @@ def cadvisor_page(node: NodeSample, root: str, cores: float, memory_bytes: int) 
         extra = {"cpu": "total"} if name == "cpu_usage_seconds_total" else {}
         if name in ("cpu_usage_seconds_total", "memory_usage_bytes", "memory_working_set_bytes", "memory_rss"):
             rows.append(({**top, **extra}, getattr(node.usage, attribute) / scale, node.usage.at))
-        rows += [({**labels, **extra}, getattr(one.usage, attribute) / scale, one.usage.at) for labels, one in groups]
+        rows += [
+            ({**labels, **extra}, getattr(sample.usage, attribute) / scale, sample.usage.at)
+            for labels, sample in groups
+        ]
         page.add(f"container_{name}", kind, text, rows)
     _faults(page, groups)
     _specs(page, groups)
     started = [
-        (labels, one.state.started_at, one.usage.at) for labels, one in groups if isinstance(one, ContainerSample)
+        (labels, sample.state.started_at, sample.usage.at)
+        for labels, sample in groups
+        if isinstance(sample, ContainerSample)
     ]
     page.add("container_start_time_seconds", "gauge", "Start time of the container since unix epoch.", started)
     _ooms(page, node)
@@ -201,9 +206,9 @@ def cadvisor_page(node: NodeSample, root: str, cores: float, memory_bytes: int) 
 
 def _faults(page: Page, groups: list[tuple[dict[str, str], PodSample | ContainerSample]]) -> None:
     rows: list[Row] = []
-    for labels, one in groups:
-        for kind, value in zip(_FAULTS, (one.usage.page_faults, one.usage.major_page_faults), strict=True):
-            rows.append(({**labels, "failure_type": kind, "scope": "container"}, value, one.usage.at))
+    for labels, sample in groups:
+        for kind, value in zip(_FAULTS, (sample.usage.page_faults, sample.usage.major_page_faults), strict=True):
+            rows.append(({**labels, "failure_type": kind, "scope": "container"}, value, sample.usage.at))
     page.add("container_memory_failures_total", "counter", "Cumulative count of memory allocation failures.", rows)
 
 
@@ -212,7 +217,7 @@ def _ooms(page: Page, node: NodeSample) -> None:
     kill is visible."""
     rows: list[Row] = []
     for pod in node.pods:
-        now = {one.state.name: one.usage.oom_kills for one in pod.containers}
+        now = {sample.state.name: sample.usage.oom_kills for sample in pod.containers}
         for container in all_containers(pod.record.pod["spec"]):
             name = container["name"]
             kills = pod.record.ooms.get(name, 0) + now.get(name, 0)
@@ -222,7 +227,7 @@ def _ooms(page: Page, node: NodeSample) -> None:
 
 
 def _specs(page: Page, groups: list[tuple[dict[str, str], PodSample | ContainerSample]]) -> None:
-    limited = [(labels, one.limits) for labels, one in groups]
+    limited = [(labels, container.limits) for labels, container in groups]
     with_quota = [(labels, limits) for labels, limits in limited if limits.cpu_quota_us is not None]
     page.add(
         "container_spec_cpu_period",

@@ -37,12 +37,12 @@ def _pod(pod: PodSample) -> dict[str, Any]:
     }
 
 
-def _container(one: ContainerSample) -> dict[str, Any]:
+def _container(sample: ContainerSample) -> dict[str, Any]:
     return {
-        "name": one.state.name,
-        "startTime": rfc3339(one.state.started_at),
-        "cpu": _cpu(one.usage, one.nano_cores),
-        "memory": _memory(one.usage, one.limits.memory_bytes),
+        "name": sample.state.name,
+        "startTime": rfc3339(sample.state.started_at),
+        "cpu": _cpu(sample.usage, sample.nano_cores),
+        "memory": _memory(sample.usage, sample.limits.memory_bytes),
     }
 
 

@@ -151,8 +151,8 @@ class UsageReader:
                 # A container exited between two reads, or cannot be read now. A subset of the pod's containers would be
                 # misleading.
                 uses = []
-            for one, use in uses:
-                readings[record.namespace, record.name, one.name] = _reading(one, use)
+            for container, use in uses:
+                readings[record.namespace, record.name, container.name] = _reading(container, use)
                 cpu_nanos += use.cpu_nanos
                 memory += use.working_set_bytes
             if record.ooms:
@@ -172,10 +172,10 @@ class UsageReader:
             return None
         running = [container for container in state.containers if container.state == RUNNING]
         containers = []
-        for one in running:
-            usage = await runtime.container_usage(one.id)
-            limits = await runtime.container_limits(one.id)
-            containers.append(ContainerSample(one, usage, limits, self._rates.of(one.id, usage)))
+        for container in running:
+            usage = await runtime.container_usage(container.id)
+            limits = await runtime.container_limits(container.id)
+            containers.append(ContainerSample(container, usage, limits, self._rates.of(container.id, usage)))
         usage, limits = await runtime.pod_usage(record.uid), await runtime.pod_limits(record.uid)
         rate = self._rates.of(record.uid, usage)
         return PodSample(record, state.created_at, usage, limits, rate, tuple(containers))
@@ -210,9 +210,9 @@ def machine_usage(at: float, read: Callable[[str], str] = lambda name: Path("/pr
 def _sum(usages: list[Usage], at: float) -> Usage:
     return Usage(
         at,
-        cpu_nanos=sum(one.cpu_nanos for one in usages),
-        memory_bytes=sum(one.memory_bytes for one in usages),
-        working_set_bytes=sum(one.working_set_bytes for one in usages),
-        rss_bytes=sum(one.rss_bytes for one in usages),
-        cache_bytes=sum(one.cache_bytes for one in usages),
+        cpu_nanos=sum(usage.cpu_nanos for usage in usages),
+        memory_bytes=sum(usage.memory_bytes for usage in usages),
+        working_set_bytes=sum(usage.working_set_bytes for usage in usages),
+        rss_bytes=sum(usage.rss_bytes for usage in usages),
+        cache_bytes=sum(usage.cache_bytes for usage in usages),
     )

@@ -157,8 +157,8 @@ def container(
         envs=[api.KeyValue(key=key, value=value.encode()) for key, value in config.environment.items()],
         mounts=[_mount(mount) for mount in mounts],
         devices=[
-            api.Device(container_path=one.container_path, host_path=str(one.host_path), permissions="mrw")
-            for one in config.devices
+            api.Device(container_path=device.container_path, host_path=str(device.host_path), permissions="mrw")
+            for device in config.devices
         ],
         labels=labels,
         annotations={**config.annotations, **annotations},

@@ -42,7 +42,7 @@ class Rotation:
         cannot open a new file, it still writes to the old one, which gets its name back."""
         file = known.kept.log_file
         folder, name = os.path.split(file)
-        old = sorted(one for one in os.listdir(folder) if one.startswith(f"{name}."))
+        old = sorted(log for log in os.listdir(folder) if log.startswith(f"{name}."))
         for surplus in old[: max(0, len(old) - max(0, known.kept.log_max_files - 2))]:
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(folder, surplus))

@@ -41,16 +41,16 @@ def _liftable(inventory: Inventory, pod: Pod, starting: Container) -> int | None
     if inventory.cgroups is None:
         return None
     running = [container for container in pod.containers.values() if container.state.state == RUNNING]
-    if any(not one.group for one in running):
+    if any(not container.group for container in running):
         return None
     try:
         quota_us = inventory.cgroups.limits(pod.group).cpu_quota_us
         own = [
             starting.kept.limits.cpu_quota_us,
-            *(inventory.cgroups.limits(one.group).cpu_quota_us for one in running),
+            *(inventory.cgroups.limits(container.group).cpu_quota_us for container in running),
         ]
     except RuntimeFailure:
         return None
-    if quota_us is None or None in own or sum(one or 0 for one in own) > quota_us:
+    if quota_us is None or None in own or sum(quota or 0 for quota in own) > quota_us:
         return None
     return quota_us

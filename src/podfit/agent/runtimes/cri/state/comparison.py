@@ -45,7 +45,7 @@ class Comparison:
             if state != EXITED and (known is None or _differs(state, container.state)):
                 await inventory.refresh(container.id)
         alive = {container.id for container in listed.containers}
-        for cid in [cid for cid, one in inventory.containers.items() if cid not in alive and one.touched < began]:
+        for cid in [cid for cid, record in inventory.containers.items() if cid not in alive and record.touched < began]:
             inventory.drop_container(cid)
         for uid in [uid for uid, pod in inventory.pods.items() if uid not in by_uid and pod.touched < began]:
             inventory.drop_pod(uid)

@@ -60,10 +60,10 @@ class Readings:
         found = [usage for _, usage in await self.usages(uid)]
         return Usage(
             time.time(),
-            sum(one.cpu_nanos for one in found),
-            sum(one.memory_bytes for one in found),
-            sum(one.working_set_bytes for one in found),
-            sum(one.rss_bytes for one in found),
+            sum(usage.cpu_nanos for usage in found),
+            sum(usage.memory_bytes for usage in found),
+            sum(usage.working_set_bytes for usage in found),
+            sum(usage.rss_bytes for usage in found),
         )
 
     async def container_usage(self, container_id: str) -> Usage:

@@ -121,7 +121,7 @@ class LogFile:
     def _rotate(self) -> None:
         """Rotates the files. Deletes first, which frees the space for the new entries on a full disk."""
         folder, name = os.path.split(self.path)
-        old = sorted(one for one in os.listdir(folder) if one.startswith(name + "."))
+        old = sorted(file for file in os.listdir(folder) if file.startswith(name + "."))
         for surplus in old[: max(0, len(old) - max(0, self._max_files - 2))]:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(folder, surplus))

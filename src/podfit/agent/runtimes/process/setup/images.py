@@ -124,8 +124,8 @@ class NodeImages:
 
     def release_all(self, image_id: str, config: ContainerConfig, container_id: str) -> None:
         """Releases the images of a container that is gone: its own and those it mounted."""
-        for one in {image_id, *(mount.image_id for mount in config.mounts)}:
-            self.release(one, container_id)
+        for image in {image_id, *(mount.image_id for mount in config.mounts)}:
+            self.release(image, container_id)
 
     def release(self, image_id: str, container_id: str) -> None:
         if image_id and image_id != HOST:

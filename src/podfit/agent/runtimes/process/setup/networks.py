@@ -30,10 +30,10 @@ class Networks:
         """Disconnects pods without a record, which an agent left when it died while it created or removed them."""
         if self._network is not None:
             await self._network.open()
-            for one in self._network.all():
-                if one.request.uid not in known:
+            for attachment in self._network.all():
+                if attachment.request.uid not in known:
                     try:
-                        await self.disconnect(one.request.uid)
+                        await self.disconnect(attachment.request.uid)
                     except RuntimeFailure as error:
                         log.warning("%s", error)
 

@@ -32,7 +32,7 @@ def identify(security: Security, image_user: str, rootfs: str) -> Identity:
     gid = _group(security, group, row, rootfs)
     groups = [gid, *security.groups]
     if row is not None and not security.strict_groups:
-        groups += [int(one[2]) for one in _rows(rootfs, "group", 4) if row[0] in one[3].split(",")]
+        groups += [int(entry[2]) for entry in _rows(rootfs, "group", 4) if row[0] in entry[3].split(",")]
     home = row[5] if row is not None and row[5] else "/" if uid else _ROOT_HOME
     return Identity(LinuxUser(uid, gid, tuple(dict.fromkeys(groups))), home)
 
@@ -49,7 +49,7 @@ def _group(security: Security, group: str, row: list[str] | None, rootfs: str) -
 def _find(rows: list[list[str]], wanted: str, what: str, file: str) -> list[str] | None:
     """The row of that name or number; a number need not be in the file."""
     at = 2 if wanted.isdecimal() else 0
-    row = next((one for one in rows if one[at] == wanted), None)
+    row = next((candidate for candidate in rows if candidate[at] == wanted), None)
     if row is None and not wanted.isdecimal():
         why = f"unable to find {what} {wanted}: no matching entries in {file} file"
         raise CannotRun(f"failed to create container: {why}", "CreateContainerError")
