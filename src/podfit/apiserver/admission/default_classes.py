@@ -40,13 +40,13 @@ class _DefaultClass(Plugin):
             attrs.object["spec"] = {**spec, self.field: name}
 
     def _default(self) -> str | None:
-        marked = [one for one in self._cluster.list(self.classes) if self._is_default(one)]
-        marked.sort(key=lambda one: str(one["metadata"]["name"]))
-        newest = max(marked, key=lambda one: str(one["metadata"].get("creationTimestamp")), default=None)
+        marked = [candidate for candidate in self._cluster.list(self.classes) if self._is_default(candidate)]
+        marked.sort(key=lambda candidate: str(candidate["metadata"]["name"]))
+        newest = max(marked, key=lambda candidate: str(candidate["metadata"].get("creationTimestamp")), default=None)
         return None if newest is None else str(newest["metadata"]["name"])
 
-    def _is_default(self, one: Object) -> bool:
-        annotations = annotations_of(one)
+    def _is_default(self, candidate: Object) -> bool:
+        annotations = annotations_of(candidate)
         return any(annotations.get(mark) == "true" for mark in self.marks)
 
 

@@ -26,7 +26,7 @@ def native_configuration(dialect: Dialect, kind: Kind, applied: Object) -> Objec
         made["spec"] = {key: _containers(dialect, spec[key]) if key in CONTAINERS else spec[key] for key in spec}
     if isinstance(status := applied.get("status"), dict):
         made["status"] = {
-            key: [_without_own(one) for one in value] if key == "containerStatuses" else value
+            key: [_without_own(container_status) for container_status in value] if key == "containerStatuses" else value
             for key, value in status.items()
             if key != "resize"
         }
@@ -36,12 +36,12 @@ def native_configuration(dialect: Dialect, kind: Kind, applied: Object) -> Objec
 def _containers(dialect: Dialect, listed: Any) -> Any:
     if not isinstance(listed, list):
         return listed
-    return [_without_own(dialect.read_container(one, None, True)) for one in listed]
+    return [_without_own(dialect.read_container(container, None, True)) for container in listed]
 
 
-def _without_own(one: Object | None) -> Object | None:
+def _without_own(container: Object | None) -> Object | None:
     """A copy without dialect-only fields. Nulls in lists are kept: the native rules decide their effect."""
-    return None if one is None else {key: value for key, value in one.items() if key != _OWN}
+    return None if container is None else {key: value for key, value in container.items() if key != _OWN}
 
 
 def overlaid(shown: Object, applied: Object) -> Object:
@@ -61,9 +61,9 @@ def overlaid(shown: Object, applied: Object) -> Object:
 
 
 def _own(listed: list[Object | None] | None) -> dict[str, Any]:
-    objects = by_name([one for one in listed or () if one is not None])
-    return {name: one[_OWN] for name, one in objects.items() if one.get(_OWN)}
+    objects = by_name([item for item in listed or () if item is not None])
+    return {name: item[_OWN] for name, item in objects.items() if item.get(_OWN)}
 
 
 def _with_own(listed: list[Object], given: dict[str, Any]) -> list[Object]:
-    return [{**one, _OWN: given[one["name"]]} if one.get("name") in given else one for one in listed]
+    return [{**item, _OWN: given[item["name"]]} if item.get("name") in given else item for item in listed]

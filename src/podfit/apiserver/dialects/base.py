@@ -102,7 +102,7 @@ class Dialect:
         spec = dict(pod.get("spec") or {})
         for key in CONTAINERS:
             if spec.get(key):
-                spec[key] = [self.show_container(one, pod, key == "containers") for one in spec[key]]
+                spec[key] = [self.show_container(container, pod, key == "containers") for container in spec[key]]
         return spec
 
     def show_container(self, container: Object, pod: Object, regular: bool) -> Object:
@@ -113,7 +113,9 @@ class Dialect:
         status = {key: value for key, value in pod["status"].items() if key not in _NEWER}
         if "conditions" in status:
             status["conditions"] = [
-                _without(one, "observedGeneration") for one in status["conditions"] if one.get("type") not in CONDITIONS
+                _without(condition, "observedGeneration")
+                for condition in status["conditions"]
+                if condition.get("type") not in CONDITIONS
             ]
         self.show_statuses(status, pod)
         status.pop("resize", None)
@@ -183,7 +185,8 @@ class Dialect:
             if spec.get(key):
                 stored = by_name(old.get(key))
                 spec[key] = [
-                    self.read_container(one, stored.get(one.get("name", "")), key == "containers") for one in spec[key]
+                    self.read_container(container, stored.get(container.get("name", "")), key == "containers")
+                    for container in spec[key]
                 ]
         return spec
 
@@ -213,14 +216,14 @@ class Dialect:
     @staticmethod
     def _read_conditions(asked: list[Object], stored: list[Object]) -> list[Object]:
         """The conditions that the client wrote, with the hidden ones restored in their places."""
-        mine = {one.get("type"): one for one in asked}
+        mine = {condition.get("type"): condition for condition in asked}
         kept: list[Object] = []
-        for one in stored:
-            kind = one.get("type")
+        for condition in stored:
+            kind = condition.get("type")
             if kind in CONDITIONS:
-                kept.append(one)
+                kept.append(condition)
             elif kind in mine:
-                kept.append(_observed(mine.pop(kind), one))
+                kept.append(_observed(mine.pop(kind), condition))
         return kept + list(mine.values())
 
     def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
@@ -235,7 +238,7 @@ class Dialect:
         """The native conditions for the value that a node wrote to `status.resize`."""
         generation = old["metadata"].get("generation") or 0
         if self.is_proposed(written):
-            return [one for one in conditions if one.get("type") not in CONDITIONS]
+            return [condition for condition in conditions if condition.get("type") not in CONDITIONS]
         _put(status, "observedGeneration", generation or None)
         word = resize_words.text_of(written)
         pending = word if word and word != IN_PROGRESS_WORD else ""

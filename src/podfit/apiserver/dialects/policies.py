@@ -88,13 +88,13 @@ def renamed(not_required: str, restart: str) -> Words:
 
 def shown(container: Object, words: Words, defaulted: bool) -> list[Object]:
     """The policies of a native container; `defaulted`: including default ones."""
-    listed = [_show(one, words) for one in container.get("resizePolicy") or ()]
+    listed = [_show(policy, words) for policy in container.get("resizePolicy") or ()]
     return filled(listed, container, words) if defaulted else listed
 
 
 def filled(listed: list[Object], container: Object, words: Words) -> list[Object]:
     requests = _requests(container.get("resources") or {})
-    named = {one.get("resourceName") for one in listed}
+    named = {policy.get("resourceName") for policy in listed}
     missing = [name for name in RESIZABLE if name in requests and name not in named]
     return listed + [{"resourceName": name, words.key: words.not_required} for name in missing]
 
@@ -113,7 +113,7 @@ def read(asked: Object, old: Object | None, words: Words, defaulted: bool, kept:
         mine = filled(list(listed or ()), asked, words) if defaulted else list(listed or ())
         if mine == shown({**old, "resources": asked.get("resources") or {}}, words, defaulted):
             return old.get("resizePolicy")
-    return None if listed is None else [_read(one, words) for one in listed]
+    return None if listed is None else [_read(policy, words) for policy in listed]
 
 
 def _show(policy: Object, words: Words) -> Object:
@@ -147,9 +147,9 @@ def errors(spec: Object, path: str, words: Words) -> list[FieldError]:
 
 def _go_list(listed: list[Object]) -> str:
     """Formats the list as Go prints it."""
-    one = "core.ContainerResizePolicy{{ResourceName:{}, RestartPolicy:{}}}"
+    template = "core.ContainerResizePolicy{{ResourceName:{}, RestartPolicy:{}}}"
     fields = ("resourceName", "restartPolicy")
-    rows = [one.format(*(go_quote(policy.get(name) or "") for name in fields)) for policy in listed]
+    rows = [template.format(*(go_quote(policy.get(name) or "") for name in fields)) for policy in listed]
     return f"[]core.ContainerResizePolicy{{{', '.join(rows)}}}"
 
 
@@ -190,20 +190,24 @@ def _check(listed: list[Object], restart_policy: str, path: str, words: Words, f
 
 
 def show_template(obj: Object, kind: Kind, words: Words) -> Object:
-    return _with_template(obj, TEMPLATES[kind.plural], lambda one: {"resizePolicy": shown(one, words, False)})
+    return _with_template(
+        obj, TEMPLATES[kind.plural], lambda container: {"resizePolicy": shown(container, words, False)}
+    )
 
 
 def named_as(obj: Object, kind: Kind, words: Words) -> Object:
     """Renames the second field of policies in an object from protobuf, which has field numbers instead of names."""
     if not words.renames:
         return obj
-    return _with_template(obj, TEMPLATES.get(kind.plural, ()), lambda one: {"resizePolicy": _named(one, words)})
+    return _with_template(
+        obj, TEMPLATES.get(kind.plural, ()), lambda container: {"resizePolicy": _named(container, words)}
+    )
 
 
 def _named(container: Object, words: Words) -> list[Object]:
     return [
-        {words.key if key == "restartPolicy" else key: value for key, value in one.items()}
-        for one in container["resizePolicy"]
+        {words.key if key == "restartPolicy" else key: value for key, value in policy.items()}
+        for policy in container["resizePolicy"]
     ]
 
 
@@ -211,7 +215,7 @@ def read_template(obj: Object, kind: Kind, words: Words) -> Object:
     return _with_template(
         obj,
         TEMPLATES[kind.plural],
-        lambda one: {"resizePolicy": [_read(policy, words) for policy in one["resizePolicy"]]},
+        lambda container: {"resizePolicy": [_read(policy, words) for policy in container["resizePolicy"]]},
     )
 
 
@@ -243,8 +247,11 @@ def _with_template(obj: Object, path: tuple[str, ...], change: Change) -> Object
         return obj if made is inner else {**obj, path[0]: made}
     spec = obj.get("spec") or {}
     changed = {
-        key: [{**one, **change(one)} if one.get("resizePolicy") else one for one in spec[key]]
+        key: [
+            {**container, **change(container)} if container.get("resizePolicy") else container
+            for container in spec[key]
+        ]
         for key in ("containers", "initContainers")
-        if any(one.get("resizePolicy") for one in spec.get(key) or ())
+        if any(container.get("resizePolicy") for container in spec.get(key) or ())
     }
     return {**obj, "spec": {**spec, **changed}} if changed else obj

@@ -59,7 +59,8 @@ class DialectStrategy(PodStrategy):
             return pod
         words = self._dialect.words
         listed = [
-            {**one, "resizePolicy": policies.shown(one, words, True)} for one in pod["spec"].get("containers") or ()
+            {**container, "resizePolicy": policies.shown(container, words, True)}
+            for container in pod["spec"].get("containers") or ()
         ]
         return {**pod, "spec": {**pod["spec"], "containers": listed}}
 
@@ -75,7 +76,9 @@ def _has_pod_level(pod: Object) -> bool:
 
 def _with_policies_of(new: Object, old: Object) -> Object:
     asked = by_name(new["spec"].get("containers"))
-    listed = [_put_policy(one, asked.get(one["name"], one)) for one in old["spec"]["containers"]]
+    listed = [
+        _put_policy(container, asked.get(container["name"], container)) for container in old["spec"]["containers"]
+    ]
     return {**old, "spec": {**old["spec"], "containers": listed}}
 
 
@@ -88,7 +91,7 @@ def _only_known(new: Object, old: Object) -> None:
     """Drops containers that the stored pod does not have: a resize ignores them."""
     asked = by_name((new.get("spec") or {}).get("containers"))
     spec = dict(old["spec"])
-    spec["containers"] = [_resized(one, asked.get(one["name"])) for one in old["spec"]["containers"]]
+    spec["containers"] = [_resized(container, asked.get(container["name"])) for container in old["spec"]["containers"]]
     new["spec"] = spec
 
 
@@ -109,10 +112,10 @@ def _keep_allocations(new: Object, written: Object, old: Object) -> None:
     before = (old.get("status") or {}).get("containerStatuses") or []
     given = by_name(written.get("containerStatuses"))
     listed = [
-        {**one, "allocatedResources": given[one["name"]]["allocatedResources"]}
-        if (given.get(one["name"]) or {}).get("allocatedResources")
-        else one
-        for one in before
+        {**container_status, "allocatedResources": given[container_status["name"]]["allocatedResources"]}
+        if (given.get(container_status["name"]) or {}).get("allocatedResources")
+        else container_status
+        for container_status in before
     ]
     if listed == before:
         return

@@ -42,7 +42,7 @@ def _in_slices(objects: Objects, namespace: str, name: str, wanted: Object | Non
         if (row["metadata"].get("labels") or {}).get(_OF_SERVICE) != name or row.get("addressType") == "FQDN":
             continue
         ports = [
-            one for one in row.get("ports") or [] if wanted is None or one.get("name", "") == wanted.get("name", "")
+            port for port in row.get("ports") or [] if wanted is None or port.get("name", "") == wanted.get("name", "")
         ]
         for endpoint in row.get("endpoints") or []:
             ready = (endpoint.get("conditions") or {}).get("ready")

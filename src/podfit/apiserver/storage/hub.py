@@ -205,32 +205,34 @@ class Hub:
         listening = self._listening.get(resource)
         if listening is None:
             listening = self._listening[resource] = self._listening_to(resource)
-        for one in listening:
+        for registered in listening:
             try:
-                one.listener(event)
+                registered.listener(event)
             except Exception:
-                self._fell_behind(one, change)
+                self._fell_behind(registered, change)
         arrived.events.setdefault(resource, []).append(event)
 
     def _listening_to(self, resource: str) -> tuple[_Listening, ...]:
-        return tuple(one for one in self._listeners if not one.resources or resource in one.resources)
+        return tuple(
+            listener for listener in self._listeners if not listener.resources or resource in listener.resources
+        )
 
-    def _fell_behind(self, one: _Listening, change: Change) -> None:
-        log.exception("%s failed to take a change of %s", one.name, change.key)
-        if one.resync is not None and not one.behind:
-            one.behind = True
-            self._tasks.start(self._resync(one, one.resync), f"resync {one.name}")
+    def _fell_behind(self, listening: _Listening, change: Change) -> None:
+        log.exception("%s failed to take a change of %s", listening.name, change.key)
+        if listening.resync is not None and not listening.behind:
+            listening.behind = True
+            self._tasks.start(self._resync(listening, listening.resync), f"resync {listening.name}")
 
-    async def _resync(self, one: _Listening, resync: Resync) -> None:
+    async def _resync(self, listening: _Listening, resync: Resync) -> None:
         delay_s = RESTART_S
         while True:
             await asyncio.sleep(delay_s)
-            one.behind = False
+            listening.behind = False
             try:
                 await resync()
             except Exception:
-                log.exception("%s cannot be resynchronised yet", one.name)
-                one.behind, delay_s = True, min(delay_s * 2, LONGEST_RESTART_S)
+                log.exception("%s cannot be resynchronised yet", listening.name)
+                listening.behind, delay_s = True, min(delay_s * 2, LONGEST_RESTART_S)
             else:
-                log.info("%s is resynchronised", one.name)
+                log.info("%s is resynchronised", listening.name)
                 return

@@ -229,7 +229,7 @@ def unique_owners(metadata: Object, *, admitted: bool = False) -> list[str]:
     kept: list[Object] = []
     repeated = []
     for owner in owners:
-        if any(equal(owner, one) for one in kept):
+        if any(equal(owner, reference) for reference in kept):
             repeated.append(owner.get("uid") or "")
         else:
             kept.append(owner)

@@ -125,7 +125,9 @@ def _unfit(objects: Objects, pod: Object, node: Object) -> str:
     status, where = node.get("status") or {}, f'node "{name}"'
     if spec["nodeName"] == name:
         return f"pod {pod['metadata']['name']} runs on {where} already"
-    ready: Object = next((one for one in status.get("conditions") or () if one.get("type") == "Ready"), {})
+    ready: Object = next(
+        (condition for condition in status.get("conditions") or () if condition.get("type") == "Ready"), {}
+    )
     if ready.get("status") != "True":
         return f"{where} is not ready"
     if (node.get("spec") or {}).get("unschedulable"):
@@ -135,7 +137,7 @@ def _unfit(objects: Objects, pod: Object, node: Object) -> str:
         return f"{where} has the taint {taint['key']}, which the pod does not tolerate"
     runtime_class = objects.get(_RUNTIME_CLASS, "", spec["runtimeClassName"])
     handler = (runtime_class or {}).get("handler", spec["runtimeClassName"])
-    handlers = [one.get("name") for one in status.get("runtimeHandlers") or ()]
+    handlers = [offered.get("name") for offered in status.get("runtimeHandlers") or ()]
     if handler not in handlers:
         return f'{where} has no runtime for the handler "{handler}"'
     return _shortage(objects, pod, status, name)
@@ -178,10 +180,10 @@ def _write(pod: Object, migration: Migration, now: str) -> None:
     if migration.phase == MOVED:
         pod["spec"]["nodeName"] = migration.target
     conditions = status.get("conditions") or []
-    before = next((one for one in conditions if one.get("type") == CONDITION), None)
+    before = next((condition for condition in conditions if condition.get("type") == CONDITION), None)
     word = "True" if migration.under_way else "False"
     row = {"type": CONDITION, "status": word, "reason": migration.phase, "lastProbeTime": None}
     row["lastTransitionTime"] = before["lastTransitionTime"] if before and before.get("status") == word else now
     if migration.message:
         row["message"] = migration.message
-    status["conditions"] = [*(one for one in conditions if one.get("type") != CONDITION), row]
+    status["conditions"] = [*(condition for condition in conditions if condition.get("type") != CONDITION), row]

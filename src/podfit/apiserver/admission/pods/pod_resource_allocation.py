@@ -38,8 +38,8 @@ class PodResourceAllocation(Plugin):
 
 def _as_requested(attrs: Attributes) -> bool:
     requests = {
-        one.get("name"): (one.get("resources") or {}).get("requests") or {}
-        for one in spec_of(attrs.object).get("containers") or ()
+        container.get("name"): (container.get("resources") or {}).get("requests") or {}
+        for container in spec_of(attrs.object).get("containers") or ()
     }
     return all(same_amounts(given, requests.get(name)) for name, given in allocations(attrs.asked or {}).items())
 
@@ -64,4 +64,4 @@ def _others(amounts: Object) -> Object:
 
 def _allocated(pod: Object | None) -> dict[str, Object]:
     statuses = by_name(((pod or {}).get("status") or {}).get("containerStatuses"))
-    return {name: one.get("allocatedResources") or {} for name, one in statuses.items()}
+    return {name: container_status.get("allocatedResources") or {} for name, container_status in statuses.items()}

@@ -110,7 +110,7 @@ class MutatingAdmissionPolicies(Plugin):
             self._threads,
             0,
             lambda yielding: mutate(
-                policy, values, obj, struct, lambda one: self._defaulted(attrs, kind, one), yielding
+                policy, values, obj, struct, lambda result: self._defaulted(attrs, kind, result), yielding
             ),
         )
         if made.error is not None:

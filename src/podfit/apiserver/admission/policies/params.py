@@ -30,8 +30,8 @@ def params_of(
         raise BadBinding(f"paramKind kind `{_formatted(wanted)}` not known")
     namespace = _namespace(kind, reference, attrs)
     if reference.get("name"):
-        one = cluster.get(kind, namespace, reference["name"])
-        found = [] if one is None else [one]
+        param = cluster.get(kind, namespace, reference["name"])
+        found = [] if param is None else [param]
     else:
         selector = reference.get("selector") or {}
         rows = cluster.list(kind, namespace)

@@ -21,7 +21,7 @@ class BadPatch(Exception):
 def merged(obj: Object, applied: Object, struct: Struct) -> Object:
     applied = {**applied, "apiVersion": obj.get("apiVersion"), "kind": obj.get("kind")}
     if found := complaints(applied, struct):
-        text = found[0] if len(found) == 1 else "errors:\n" + "\n".join(f"  {one}" for one in found)
+        text = found[0] if len(found) == 1 else "errors:\n" + "\n".join(f"  {error}" for error in found)
         raise BadPatch(f"error applying patch: failed to convert patch object to typed object: {text}")
     if atomics := _atomics(applied, struct, ""):
         why = f"may not mutate atomic arrays, maps or structs: {', '.join(atomics)}"

@@ -111,7 +111,7 @@ class _WebhookPlugin(Plugin):
             self._stored, self._usable = stored, usable(self.configurations, stored)
         configurations = self._usable
         found = self._by_rules(attrs, configurations)
-        return [one for one in found if selectors_match(one[1], attrs, self._cluster)] if found else found
+        return [hook for hook in found if selectors_match(hook[1], attrs, self._cluster)] if found else found
 
     def _by_rules(self, attrs: Attributes, configurations: Sequence[Object]) -> list[Concerned]:
         if attrs.kind.custom:

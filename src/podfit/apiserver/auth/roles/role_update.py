@@ -57,13 +57,13 @@ def _add_selectors(found: Object, wanted: Object) -> None:
         found.pop("aggregationRule", None)
         return
     held = (found.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
-    lacking = [one for one in wanted["aggregationRule"]["clusterRoleSelectors"] if one not in held]
+    lacking = [selector for selector in wanted["aggregationRule"]["clusterRoleSelectors"] if selector not in held]
     if lacking:
         found["aggregationRule"] = {"clusterRoleSelectors": [*held, *lacking]}
 
 
 def _add_subjects(found: Object, wanted: Object) -> None:
     held = found.get("subjects") or []
-    lacking = [one for one in wanted.get("subjects") or () if one not in held]
+    lacking = [subject for subject in wanted.get("subjects") or () if subject not in held]
     if lacking:
         found["subjects"] = [*held, *lacking]

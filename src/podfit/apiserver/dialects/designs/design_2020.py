@@ -37,7 +37,7 @@ class Design2020(Dialect):
     def show_statuses(self, status: Object, pod: Object) -> None:
         for field in ("containerStatuses", "initContainerStatuses"):
             if field in status:
-                status[field] = [_hidden(one) for one in status[field]]
+                status[field] = [_hidden(container_status) for container_status in status[field]]
 
     def read_container(self, asked: Object, old: Object | None, regular: bool) -> Object:
         made = super().read_container(asked, old, regular)
@@ -46,7 +46,7 @@ class Design2020(Dialect):
     def put_back(self, kind: Kind, asked: Object, old: Object, now: str) -> Object:
         new = super().put_back(kind, asked, old, now)
         given, before = allocations(asked), allocations_of(old) if kind == POD else {}
-        changed = {name: one for name, one in given.items() if not same_amounts(one, before.get(name))}
+        changed = {name: amounts for name, amounts in given.items() if not same_amounts(amounts, before.get(name))}
         if changed:
             new["status"] = _allocated(new.get("status") or {}, changed, old, now)
         elif kind == POD and _reports(new, old) and not _unapplied(new):
@@ -62,7 +62,8 @@ class Design2020(Dialect):
             if status.get(field):
                 mine = allocated if field == "containerStatuses" else {}
                 status[field] = [
-                    _preserved(one, stored.get(name := one.get("name", "")), mine.get(name)) for one in status[field]
+                    _preserved(container_status, stored.get(name := container_status.get("name", "")), mine.get(name))
+                    for container_status in status[field]
                 ]
 
 
@@ -73,13 +74,13 @@ def allocation(container: Object, pod: Object) -> Object:
 
 
 def allocations_of(pod: Object) -> dict[str, Object]:
-    return {one.get("name", ""): allocation(one, pod) for one in pod["spec"].get("containers") or ()}
+    return {container.get("name", ""): allocation(container, pod) for container in pod["spec"].get("containers") or ()}
 
 
 def allocations(asked: Object) -> dict[str, Object]:
     """The client's `resourcesAllocated`, by container; those that it omitted or set to null are missing."""
     listed = (asked.get("spec") or {}).get("containers") or ()
-    return {one.get("name", ""): one[FIELD] for one in listed if one.get(FIELD)}
+    return {item.get("name", ""): item[FIELD] for item in listed if item.get(FIELD)}
 
 
 def same_amounts(one: Object, other: Object | None) -> bool:
@@ -89,8 +90,10 @@ def same_amounts(one: Object, other: Object | None) -> bool:
 def _allocated(status: Object, changed: dict[str, Object], old: Object, now: str) -> Object:
     """The status with the node's allocation; if that equals the requests, the resize is in progress."""
     listed = [
-        {**one, _NATIVE: changed[one["name"]]} if one.get("name") in changed else one
-        for one in status.get("containerStatuses") or ()
+        {**container_status, _NATIVE: changed[container_status["name"]]}
+        if container_status.get("name") in changed
+        else container_status
+        for container_status in status.get("containerStatuses") or ()
     ]
     made = {**status, "containerStatuses": listed}
     after = {**old, "status": made}

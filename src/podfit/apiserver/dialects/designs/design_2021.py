@@ -47,15 +47,18 @@ class Design2021(Dialect):
 
     def show_statuses(self, status: Object, pod: Object) -> None:
         reported = by_name(status.get("containerStatuses"))
-        requests = {one["name"]: _requests(one) for one in pod["spec"].get("containers") or ()}
+        requests = {container["name"]: _requests(container) for container in pod["spec"].get("containers") or ()}
         if reported:
             status["containerStatuses"] = [
-                _in_dialect(one, requests.get(one.get("name", ""))) for one in status["containerStatuses"]
+                _in_dialect(container_status, requests.get(container_status.get("name", "")))
+                for container_status in status["containerStatuses"]
             ]
         elif any(requests.values()):
-            status["containerStatuses"] = [_fresh(one) for one in pod["spec"]["containers"]]
+            status["containerStatuses"] = [_fresh(container) for container in pod["spec"]["containers"]]
         if "initContainerStatuses" in status:
-            status["initContainerStatuses"] = [_in_dialect(one, None) for one in status["initContainerStatuses"]]
+            status["initContainerStatuses"] = [
+                _in_dialect(container_status, None) for container_status in status["initContainerStatuses"]
+            ]
 
     def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
         before = old.get("status") or {}
@@ -63,9 +66,14 @@ class Design2021(Dialect):
         for field in ("containerStatuses", "initContainerStatuses"):
             stored = by_name(before.get(field))
             listed = [
-                _read(one, stored.get(one.get("name", "")), fresh.get(one.get("name", "")))
-                for one in status.get(field) or ()
-                if one.get("name") in stored or one != fresh.get(one.get("name", ""))
+                _read(
+                    container_status,
+                    stored.get(container_status.get("name", "")),
+                    fresh.get(container_status.get("name", "")),
+                )
+                for container_status in status.get(field) or ()
+                if container_status.get("name") in stored
+                or container_status != fresh.get(container_status.get("name", ""))
             ]
             if listed or field in before:
                 status[field] = listed

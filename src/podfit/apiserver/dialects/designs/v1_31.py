@@ -30,13 +30,17 @@ class V131(Released):
 
     def show_statuses(self, status: Object, pod: Object) -> None:
         if "containerStatuses" in status:
-            status["containerStatuses"] = [_in_dialect(one) for one in status["containerStatuses"]]
+            status["containerStatuses"] = [
+                _in_dialect(container_status) for container_status in status["containerStatuses"]
+            ]
 
     def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
         stored = by_name((old.get("status") or {}).get("containerStatuses"))
         listed = status.get("containerStatuses")
         if listed:
-            status["containerStatuses"] = [_read(one, stored.get(one.get("name", ""))) for one in listed]
+            status["containerStatuses"] = [
+                _read(container_status, stored.get(container_status.get("name", ""))) for container_status in listed
+            ]
 
 
 def _in_dialect(status: Object) -> Object:

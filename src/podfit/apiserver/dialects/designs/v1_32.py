@@ -33,14 +33,17 @@ class V132(Released):
     def show_statuses(self, status: Object, pod: Object) -> None:
         for field in ("containerStatuses", "initContainerStatuses"):
             if field in status:
-                status[field] = [_hidden(one) for one in status[field]]
+                status[field] = [_hidden(container_status) for container_status in status[field]]
 
     def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
         before = old.get("status") or {}
         for field in ("containerStatuses", "initContainerStatuses"):
             stored = by_name(before.get(field))
             if status.get(field):
-                status[field] = [_allocated(one, stored.get(one.get("name", ""))) for one in status[field]]
+                status[field] = [
+                    _allocated(container_status, stored.get(container_status.get("name", "")))
+                    for container_status in status[field]
+                ]
 
     def read_resize(
         self, status: Object, conditions: list[Object], written: object, asked: Object, old: Object, now: str
@@ -48,11 +51,14 @@ class V132(Released):
         if not written or written == IN_PROGRESS_WORD:
             # The node cannot write its allocation; accepting a resize implies it.
             requests = {
-                one["name"]: (one.get("resources") or {}).get("requests") for one in old["spec"].get("containers") or ()
+                container["name"]: (container.get("resources") or {}).get("requests")
+                for container in old["spec"].get("containers") or ()
             }
             status["containerStatuses"] = [
-                {**one, _ALLOCATED: dict(given)} if (given := requests.get(one.get("name", ""))) else one
-                for one in status.get("containerStatuses") or ()
+                {**container_status, _ALLOCATED: dict(given)}
+                if (given := requests.get(container_status.get("name", "")))
+                else container_status
+                for container_status in status.get("containerStatuses") or ()
             ]
         return super().read_resize(status, conditions, written, asked, old, now)
 
@@ -61,7 +67,7 @@ def _waits_for_a_node(pod: Object) -> bool:
     """Whether the pod has been resized before it was bound to a node."""
     if (pod.get("status") or {}).get("containerStatuses"):
         return False
-    return any(one.get("subresource") == "resize" for one in pod["metadata"].get("managedFields") or ())
+    return any(entry.get("subresource") == "resize" for entry in pod["metadata"].get("managedFields") or ())
 
 
 def _hidden(status: Object) -> Object:

@@ -45,8 +45,8 @@ def default_claim(spec: Object) -> None:
             row["allocationMode"] = row.get("allocationMode") or "ExactCount"
             if row["allocationMode"] == "ExactCount" and not row.get("count"):
                 row["count"] = 1
-            for one in row.get("tolerations") or ():
-                one["operator"] = one.get("operator") or "Equal"
+            for row_toleration in row.get("tolerations") or ():
+                row_toleration["operator"] = row_toleration.get("operator") or "Equal"
 
 
 class ResourceClaimStrategy(Strategy):
@@ -140,7 +140,7 @@ def claim(spec: Object, path: str, errors: Errors) -> None:
 
 def _requests(devices: Object) -> dict[str, set[str]]:
     return {
-        row.get("name", ""): {one.get("name", "") for one in row.get("firstAvailable") or ()}
+        row.get("name", ""): {alternative.get("name", "") for alternative in row.get("firstAvailable") or ()}
         for row in devices.get("requests") or ()
     }
 
@@ -172,7 +172,7 @@ def _request(row: Object, path: str, errors: Errors) -> None:
         _wanted(exactly, f"{path}.exactly", errors)
     else:
         where = f"{path}.firstAvailable"
-        unique(first, _MOST_ALTERNATIVES, _alternative, lambda one: one.get("name", ""), where, errors)
+        unique(first, _MOST_ALTERNATIVES, _alternative, lambda alternative: alternative.get("name", ""), where, errors)
 
 
 def _alternative(row: Object, path: str, errors: Errors) -> None:
@@ -193,8 +193,8 @@ def _wanted(row: Object, path: str, errors: Errors) -> None:
         errors.append(invalid(f"{path}.count", count, "must be greater than zero"))
     elif mode not in _MODES:
         errors.append(not_supported(f"{path}.allocationMode", mode, _MODES))
-    for at, one in enumerate(row.get("tolerations") or ()):
-        toleration(one, f"{path}.tolerations[{at}]", errors)
+    for at, entry in enumerate(row.get("tolerations") or ()):
+        toleration(entry, f"{path}.tolerations[{at}]", errors)
 
 
 def _constraint(row: Object, path: str, errors: Errors) -> None:
@@ -227,7 +227,7 @@ def _allocated(status: Object) -> list[dict[str, str]]:
 def _drop_deallocated(status: Object, stored: Object) -> None:
     """Removes the status that drivers reported for devices that are no longer allocated."""
     kept = _allocated(status)
-    gone = [one for one in _allocated(stored) if one not in kept]
+    gone = [allocated for allocated in _allocated(stored) if allocated not in kept]
     rows = status.get("devices") or []
     left = [row for row in rows if _identity(row) not in gone]
     if left:

@@ -54,7 +54,7 @@ def revised(found: Object, wanted: Object) -> Object | None:
 
 def is_unwanted(obj: Object) -> bool:
     """Whether the object is a default of another version and must be deleted."""
-    known = {(one["kind"], one["metadata"]["name"]) for one in defaults()}
+    known = {(default["kind"], default["metadata"]["name"]) for default in defaults()}
     return _truth(obj["metadata"]) is True and (obj["kind"], obj["metadata"]["name"]) not in known
 
 

@@ -79,9 +79,9 @@ class ServiceStrategy(Strategy):
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
         drop_internal(obj["spec"])
-        one = obj["spec"].get("clusterIP")
-        if one and not obj["spec"].get("clusterIPs"):
-            obj["spec"]["clusterIPs"] = [one]
+        cluster_ip = obj["spec"].get("clusterIP")
+        if cluster_ip and not obj["spec"].get("clusterIPs"):
+            obj["spec"]["clusterIPs"] = [cluster_ip]
 
     def reset_status(self, obj: Object) -> None:
         obj["status"] = {"loadBalancer": {}}

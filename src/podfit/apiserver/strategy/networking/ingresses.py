@@ -221,7 +221,7 @@ class IngressClassStrategy(Strategy):
         return errors
 
     def validate_change(self, new: Object, old: Object) -> Errors:
-        mine, stored = (one.get("spec") or {} for one in (new, old))
+        mine, stored = (obj.get("spec") or {} for obj in (new, old))
         if mine.get("controller", "") == stored.get("controller", ""):
             return []
         return [invalid("spec.controller", mine.get("controller", ""), IMMUTABLE)]

@@ -40,7 +40,7 @@ class IPAddressStrategy(UncountedStrategy):
         return errors
 
     def validate_change(self, new: Object, old: Object) -> Errors:
-        mine, stored = ((one.get("spec") or {}).get("parentRef") for one in (new, old))
+        mine, stored = ((obj.get("spec") or {}).get("parentRef") for obj in (new, old))
         if equal(mine, stored):
             return []
         shown = None if mine is None else as_go(mine, type_named("ParentReference", _GROUP))

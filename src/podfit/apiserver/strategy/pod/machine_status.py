@@ -36,7 +36,14 @@ def show_machine(new: Object, old: Object) -> None:
 
 
 def _of(status: Object, name: str) -> Object | None:
-    return next((one for one in status.get("containerStatuses") or () if one.get("name") == name), None)
+    return next(
+        (
+            container_status
+            for container_status in status.get("containerStatuses") or ()
+            if container_status.get("name") == name
+        ),
+        None,
+    )
 
 
 def _reported(observed: Object) -> Object:
@@ -68,9 +75,9 @@ def _states(state: Object) -> tuple[str, str]:
 
 
 def _with_ready(conditions: list[Object]) -> list[Object]:
-    followed = next((one for one in conditions if one.get("type") == _FOLLOWS), None)
+    followed = next((condition for condition in conditions if condition.get("type") == _FOLLOWS), None)
     if followed is None:
         return conditions
     ready = {**followed, "type": READY}
-    others = [one for one in conditions if one.get("type") != READY]
+    others = [condition for condition in conditions if condition.get("type") != READY]
     return conditions if ready in conditions else [*others, ready]

@@ -80,8 +80,8 @@ def validate(new: Object, old: Object, errors: Errors) -> None:
         _users(status, spec, field, errors)
     for field, key in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
         _devices(status, spec, field, key, errors)
-    for at, one in enumerate(status.get("ephemeralContainerStatuses") or ()):
-        if one.get("allocatedResourcesStatus"):
+    for at, container_status in enumerate(status.get("ephemeralContainerStatuses") or ()):
+        if container_status.get("allocatedResourcesStatus"):
             where = f"status.ephemeralContainerStatuses[{at}].allocatedResourcesStatus"
             errors.append(forbidden(where, "must not be specified in container status"))
 
@@ -159,8 +159,8 @@ def _claims(status: Object, spec: Object, errors: Errors) -> None:
 
 
 def _users(status: Object, spec: Object, field: str, errors: Errors) -> None:
-    for at, one in enumerate(status.get(field) or ()):
-        user = (one.get("user") or {}).get("linux")
+    for at, container_status in enumerate(status.get(field) or ()):
+        user = (container_status.get("user") or {}).get("linux")
         if user is None:
             continue
         path = f"status.{field}[{at}].user.linux"
@@ -176,15 +176,19 @@ def _users(status: Object, spec: Object, field: str, errors: Errors) -> None:
 
 def _devices(status: Object, spec: Object, field: str, key: str, errors: Errors) -> None:
     """Validates the health of devices: only resources that the container requests, and each device once."""
-    reported = [(at, one) for at, one in enumerate(status.get(field) or ()) if one.get("allocatedResourcesStatus")]
+    reported = [
+        (at, container_status)
+        for at, container_status in enumerate(status.get(field) or ())
+        if container_status.get("allocatedResourcesStatus")
+    ]
     if not reported:
         return
     containers = {container.get("name"): container.get("resources") or {} for container in spec.get(key) or ()}
-    for at, one in reported:
-        for number, resource in enumerate(one["allocatedResourcesStatus"]):
+    for at, container_status in reported:
+        for number, resource in enumerate(container_status["allocatedResourcesStatus"]):
             path = f"status.{field}[{at}].allocatedResourcesStatus[{number}]"
-            if one.get("name") in containers:
-                _asked_for(resource.get("name", ""), containers[one["name"]], f"{path}.name", errors)
+            if container_status.get("name") in containers:
+                _asked_for(resource.get("name", ""), containers[container_status["name"]], f"{path}.name", errors)
             _health(resource.get("resources") or [], f"{path}.resources", errors)
 
 

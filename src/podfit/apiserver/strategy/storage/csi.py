@@ -134,7 +134,7 @@ class CSINodeStrategy(UncountedStrategy):
                     continue
                 # The number of volumes may change at any time; all other fields are immutable once a driver is
                 # registered.
-                mine, stored = ({**one, "allocatable": None} for one in (driver, before))
+                mine, stored = ({**obj, "allocatable": None} for obj in (driver, before))
                 if not equal(mine, stored):
                     errors.append(invalid("spec.drivers", as_go(mine, struct), IMMUTABLE))
         return errors

@@ -28,7 +28,12 @@ def _flow_schema(obj: Object) -> list[Any]:
     row = spec(obj)
     method = row.get("distinguisherMethod")
     dangling = next(
-        (one.get("status") for one in status(obj).get("conditions") or () if one.get("type") == "Dangling"), "?"
+        (
+            condition.get("status")
+            for condition in status(obj).get("conditions") or ()
+            if condition.get("type") == "Dangling"
+        ),
+        "?",
     )
     return [
         name(obj),
@@ -138,7 +143,9 @@ def _slice(obj: Object) -> list[Any]:
 
 
 def _component(obj: Object) -> list[Any]:
-    row: Object | None = next((one for one in obj.get("conditions") or () if one.get("type") == "Healthy"), None)
+    row: Object | None = next(
+        (condition for condition in obj.get("conditions") or () if condition.get("type") == "Healthy"), None
+    )
     if row is None:
         return [name(obj), "Unknown", "", ""]
     word = "Healthy" if row.get("status") == "True" else "Unhealthy"

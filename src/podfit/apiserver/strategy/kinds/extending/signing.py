@@ -116,8 +116,12 @@ def _date(status: Object, stored: Object) -> None:
     now, before = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), stored.get("conditions") or ()
     rows = []
     for row in status["conditions"]:
-        same = (one for one in before if all(one.get(key) == row.get(key) for key in ("type", "status")))
-        since = next((one["lastTransitionTime"] for one in same if one.get("lastTransitionTime")), now)
+        same = (
+            condition for condition in before if all(condition.get(key) == row.get(key) for key in ("type", "status"))
+        )
+        since = next(
+            (condition["lastTransitionTime"] for condition in same if condition.get("lastTransitionTime")), now
+        )
         rows.append(
             {
                 **row,
@@ -142,7 +146,7 @@ def _conditions(rows: list[Object], before: list[Object], errors: Errors) -> Non
         elif state not in allowed:
             errors.append(not_supported(f"{path}[{at}].status", state, allowed))
         other = {"Approved": "Denied", "Denied": "Approved"}.get(kind)
-        if other in seen and not all(one in known for one in _DECISIONS):
+        if other in seen and not all(decision in known for decision in _DECISIONS):
             errors.append(invalid(path, kind, _EXCLUSIVE))
         if kind in seen and max(known.values(), default=0) < 2:
             errors.append(duplicate(f"{path}[{at}].type", kind))
