@@ -116,8 +116,8 @@ async def run_controllers(context: ControllerContext, only: frozenset[str] | Non
             tasks.start(context.recorder.run(), "events")
         await context.informers.start()
         running = [tasks.start(controller.run(), controller.name) for controller in chosen]
-        for one in running:
-            await one
+        for task in running:
+            await task
     finally:
         await tasks.stop()
         await context.informers.stop()

@@ -30,9 +30,9 @@ class AccountsController:
         await self._engine.run()
 
     def _on_deleted(self, before: Object | None, after: Object | None, name: str) -> None:
-        one = after or before
-        if one is not None and before is not None and one["metadata"]["name"] == name:
-            self._engine.add(one["metadata"]["namespace"])
+        obj = after or before
+        if obj is not None and before is not None and obj["metadata"]["name"] == name:
+            self._engine.add(obj["metadata"]["namespace"])
 
     async def _reconcile(self, name: str) -> Result:
         namespace = self._namespaces.get("", name)

@@ -45,7 +45,7 @@ def read_request(pem: bytes) -> SigningRequest:
         raise ValueError(str(error)) from error
 
     def subject(oid: x509.ObjectIdentifier) -> tuple[str, ...]:
-        return tuple(str(one.value) for one in request.subject.get_attributes_for_oid(oid))
+        return tuple(str(attribute.value) for attribute in request.subject.get_attributes_for_oid(oid))
 
     def named(kind: type[x509.GeneralName]) -> tuple[str, ...]:
         return tuple(str(name.value) for name in names if isinstance(name, kind))

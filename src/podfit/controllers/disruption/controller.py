@@ -144,7 +144,7 @@ class DisruptionController:
 
     def _conditions(self, budget: Object, allowed: bool, reason: str, message: str, generation: int) -> list[Object]:
         old = (budget.get("status") or {}).get("conditions") or []
-        before = next((one for one in old if one["type"] == "DisruptionAllowed"), None)
+        before = next((listed for listed in old if listed["type"] == "DisruptionAllowed"), None)
         condition = {
             "type": "DisruptionAllowed",
             "status": "True" if allowed else "False",
@@ -155,7 +155,7 @@ class DisruptionController:
         }
         if before is not None and before["status"] == condition["status"]:
             condition["lastTransitionTime"] = before["lastTransitionTime"]
-        return [condition, *(one for one in old if one["type"] != "DisruptionAllowed")]
+        return [condition, *(kept for kept in old if kept["type"] != "DisruptionAllowed")]
 
 
 def _key(budget: Object) -> Key:

@@ -81,4 +81,4 @@ class Scales:
 
 
 def _has_scale(kind: Kind) -> bool:
-    return any(one.name == "scale" for one in kind.subresources)
+    return any(subresource.name == "scale" for subresource in kind.subresources)

@@ -61,6 +61,6 @@ class StaleDisruptions:
             "lastProbeTime": None,
             "lastTransitionTime": rfc3339(now),
         }
-        conditions = [taken_back if one is condition else one for one in pod["status"]["conditions"]]
+        conditions = [taken_back if known is condition else known for known in pod["status"]["conditions"]]
         await self._context.client.update(POD, {**pod, "status": {**pod["status"], "conditions": conditions}}, "status")
         return DONE

@@ -72,7 +72,7 @@ def _fill(group: EndpointGroup, slices: list[Object], meta: Object, most: int, p
     pending = {identity(endpoint): endpoint for endpoint in group.endpoints}
     kept: list[tuple[Object, list[Object]]] = []
     for row in slices:
-        found = [pending.pop(identity(one)) for one in row.get("endpoints") or () if identity(one) in pending]
+        found = [pending.pop(identity(known)) for known in row.get("endpoints") or () if identity(known) in pending]
         kept.append((row, found))
     rest = list(pending.values())
     # Slices that are written anyway are filled first, then the fullest of the others.

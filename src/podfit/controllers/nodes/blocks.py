@@ -90,4 +90,4 @@ def blocks_of(settings: PodRanges) -> tuple[Blocks, ...]:
     if mask and (len(networks) > 1 or settings.mask_ipv4 or settings.mask_ipv6):
         raise BadRange("--node-cidr-mask-size is for clusters with one range, and goes with no mask of a family")
     masks = {4: settings.mask_ipv4, 6: settings.mask_ipv6}
-    return tuple(Blocks(one, mask or masks[one.version] or USUAL_MASK[one.version]) for one in networks)
+    return tuple(Blocks(block, mask or masks[block.version] or USUAL_MASK[block.version]) for block in networks)

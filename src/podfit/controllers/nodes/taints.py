@@ -123,7 +123,9 @@ def eviction_time(taints: list[Object], tolerations: list[Object], seen: float) 
         using = [toleration for toleration in tolerations if tolerates(toleration, taint)]
         if not using:
             return seen
-        seconds = [one["tolerationSeconds"] for one in using if one.get("tolerationSeconds") is not None]
+        seconds = [
+            toleration["tolerationSeconds"] for toleration in using if toleration.get("tolerationSeconds") is not None
+        ]
         if seconds:
             since = parse_rfc3339(taint["timeAdded"]) if taint.get("timeAdded") else seen
             at = since + max(0, min(seconds))

@@ -53,9 +53,9 @@ class ServiceRangesController:
             self._add_going()
 
     def _add_going(self) -> None:
-        for one in self._ranges:
-            if _FINALIZER.held(one):
-                self._engine.add(one["metadata"]["name"])
+        for configured in self._ranges:
+            if _FINALIZER.held(configured):
+                self._engine.add(configured["metadata"]["name"])
 
     async def _reconcile(self, name: str) -> Result:
         found = self._ranges.get("", name)
@@ -80,7 +80,12 @@ class ServiceRangesController:
     def _is_needed(self, going: Object) -> bool:
         """Whether a Service has an address that no other range contains."""
         name = going["metadata"]["name"]
-        others = [net for one in self._ranges if one["metadata"]["name"] != name for net in networks_of(one)]
+        others = [
+            net
+            for configured in self._ranges
+            if configured["metadata"]["name"] != name
+            for net in networks_of(configured)
+        ]
         alone = [net for net in networks_of(going) if not any(_contains(other, net) for other in others)]
         if not alone:
             return False
@@ -89,12 +94,12 @@ class ServiceRangesController:
 
     async def _report(self, found: Object, status: str, reason: str, message: str) -> None:
         conditions = (found.get("status") or {}).get("conditions") or []
-        before: Object = next((one for one in conditions if one["type"] == "Ready"), {})
+        before: Object = next((condition for condition in conditions if condition["type"] == "Ready"), {})
         told = {"status": status, "reason": reason, "message": message}
         if all(before.get(field) == value for field, value in told.items()):
             return
         ready = {"type": "Ready", **told, "lastTransitionTime": rfc3339(self._clock.now())}
-        kept = [one for one in conditions if one["type"] != "Ready"]
+        kept = [condition for condition in conditions if condition["type"] != "Ready"]
         try:
             await self._client.update(RANGE, {**found, "status": {"conditions": [*kept, ready]}}, "status")
         except ApiError as error:
@@ -103,8 +108,8 @@ class ServiceRangesController:
                 raise
 
 
-def networks_of(one: Object) -> Iterator[_Network]:
-    for text in (one.get("spec") or {}).get("cidrs") or ():
+def networks_of(service_cidr: Object) -> Iterator[_Network]:
+    for text in (service_cidr.get("spec") or {}).get("cidrs") or ():
         yield ipaddress.ip_network(text)
 
 

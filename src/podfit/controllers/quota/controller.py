@@ -71,10 +71,10 @@ class QuotaController:
                 self._engine.add(_key(quota))
 
     def _object_changed(self, kind: Kind, before: Object | None, after: Object | None) -> None:
-        one = after or before
-        if one is None:
+        obj = after or before
+        if obj is None:
             return
-        quotas = self._quotas.by("namespace", one["metadata"].get("namespace", ""))
+        quotas = self._quotas.by("namespace", obj["metadata"].get("namespace", ""))
         if not quotas:
             return
         now = datetime.now(UTC)

@@ -63,7 +63,7 @@ def _ready_since(pod: Object) -> tuple[object, object] | None:
 
 def restarts(pod: Object) -> int:
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    return max((int(one.get("restartCount", 0)) for one in statuses), default=0)
+    return max((int(status.get("restartCount", 0)) for status in statuses), default=0)
 
 
 def deletion_rank(pod: Object, neighbours: int, now: float) -> tuple[object, ...]:

@@ -30,7 +30,8 @@ def without_sizes(spec: Object) -> Object:
     for field in ("containers", "initContainers"):
         if field in bare:
             bare[field] = [
-                {**one, "resources": _without_resizable(one.get("resources") or {})} for one in bare[field] or []
+                {**container, "resources": _without_resizable(container.get("resources") or {})}
+                for container in bare[field] or []
             ]
     if "resources" in bare:
         bare["resources"] = _without_resizable(bare["resources"] or {})
@@ -121,7 +122,7 @@ def _plain_patch(pod: Object, template: Object) -> Object | None:
     spec, wanted = pod["spec"], template.get("spec") or {}
     change: Object = {}
     for field in ("containers", "initContainers"):
-        have = {one["name"]: one.get("resources") or {} for one in spec.get(field) or []}
+        have = {current["name"]: current.get("resources") or {} for current in spec.get(field) or []}
         parts = []
         for container in _containers(wanted) if field == "containers" else wanted.get(field) or []:
             delta = _delta(have.get(container["name"], {}), _defaulted(container.get("resources") or {}))

@@ -66,8 +66,8 @@ class DeploymentController:
 
     def _pod_changed(self, key: Key, before: Object | None, after: Object | None) -> None:
         """Enqueues the Deployment: a resize is visible only in the pod, not in its ReplicaSet's counts."""
-        one = self._sets.get(*key)
-        owner = controller_of(one) if one is not None and wants_in_place(one) else None
+        replica_set = self._sets.get(*key)
+        owner = controller_of(replica_set) if replica_set is not None and wants_in_place(replica_set) else None
         if owner is not None and owner.get("kind") == DEPLOYMENT.kind:
             self._engine.add((key[0], owner["name"]))
 
@@ -210,8 +210,12 @@ class DeploymentController:
             change["spec"] = spec
         return await self._update_set(new, change) if change else new
 
-    async def _update_set(self, one: Object, change: Object) -> Object:
-        body = {**one, "metadata": {**one["metadata"]}, "spec": {**one["spec"], **(change.get("spec") or {})}}
+    async def _update_set(self, replica_set: Object, change: Object) -> Object:
+        body = {
+            **replica_set,
+            "metadata": {**replica_set["metadata"]},
+            "spec": {**replica_set["spec"], **(change.get("spec") or {})},
+        }
         annotations = (change.get("metadata") or {}).get("annotations")
         if annotations is not None:
             body["metadata"]["annotations"] = {key: value for key, value in annotations.items() if value is not None}
@@ -248,8 +252,8 @@ class DeploymentController:
 
     # --- size of each set
     async def _advance(self, deployment: Object, new: Object | None, old: list[Object], paused: bool) -> None:
-        live = [one for one in old if replicas_of(one) or count(one, "replicas")]
-        if paused or self._was_rescaled(deployment, [one for one in [new, *live] if one]):
+        live = [replica_set for replica_set in old if replicas_of(replica_set) or count(replica_set, "replicas")]
+        if paused or self._was_rescaled(deployment, [replica_set for replica_set in [new, *live] if replica_set]):
             await self._rescale(deployment, new, old)
             return
         if new is None:
@@ -264,60 +268,66 @@ class DeploymentController:
             await self._resize_set(deployment, new, size)
             return
         fitted = _size(new)
-        sizes = old_sizes(wanted, limits.unavailable, fitted, [_size(one) for one in by_age(live)])
-        for one in live:
-            if one["metadata"]["name"] in sizes:
-                await self._resize_set(deployment, one, sizes[one["metadata"]["name"]])
+        sizes = old_sizes(wanted, limits.unavailable, fitted, [_size(replica_set) for replica_set in by_age(live)])
+        for replica_set in live:
+            if replica_set["metadata"]["name"] in sizes:
+                await self._resize_set(deployment, replica_set, sizes[replica_set["metadata"]["name"]])
 
     def _was_rescaled(self, deployment: Object, sets: list[Object]) -> bool:
         """Whether the Deployment's replicas changed while more than one set has pods."""
         alive = [replica_set for replica_set in sets if replicas_of(replica_set)]
         wanted = str(replicas_of(deployment))
-        return any((one["metadata"].get("annotations") or {}).get(DESIRED, wanted) != wanted for one in alive)
+        return any(
+            (replica_set["metadata"].get("annotations") or {}).get(DESIRED, wanted) != wanted for replica_set in alive
+        )
 
     async def _rescale(self, deployment: Object, new: Object | None, old: list[Object]) -> None:
         wanted = replicas_of(deployment)
-        alive = [one for one in [new, *old] if one and replicas_of(one)]
+        alive = [replica_set for replica_set in [new, *old] if replica_set and replicas_of(replica_set)]
         if len(alive) <= 1:
             target = alive[0] if alive else new or max(old, key=revision_of, default=None)
             if target is not None and (replicas_of(target) != wanted or self._was_rescaled(deployment, [target])):
                 await self._resize_set(deployment, target, wanted)
             return
         surge = bounds(deployment["spec"]).surge if wanted else 0
-        aims = {one["metadata"]["name"]: aim_of(one) for one in alive}
-        sizes = proportional(wanted + surge if wanted else 0, [_size(one) for one in by_age(alive)], aims)
-        for one in alive:
-            await self._resize_set(deployment, one, sizes.get(one["metadata"]["name"], replicas_of(one)))
+        aims = {replica_set["metadata"]["name"]: aim_of(replica_set) for replica_set in alive}
+        sizes = proportional(
+            wanted + surge if wanted else 0, [_size(replica_set) for replica_set in by_age(alive)], aims
+        )
+        for replica_set in alive:
+            await self._resize_set(
+                deployment, replica_set, sizes.get(replica_set["metadata"]["name"], replicas_of(replica_set))
+            )
 
     async def _recreate(self, deployment: Object, new: Object, old: list[Object]) -> None:
-        for one in old:
-            if replicas_of(one):
-                await self._resize_set(deployment, one, 0)
+        for replica_set in old:
+            if replicas_of(replica_set):
+                await self._resize_set(deployment, replica_set, 0)
         if not any(map(_has_pods, old)) and replicas_of(new) != replicas_of(deployment):
             await self._resize_set(deployment, new, replicas_of(deployment))
 
-    async def _resize_set(self, deployment: Object, one: Object, size: int) -> None:
-        before = replicas_of(one)
+    async def _resize_set(self, deployment: Object, replica_set: Object, size: int) -> None:
+        before = replicas_of(replica_set)
         surge = bounds(deployment["spec"]).surge
         annotations = {
-            **(one["metadata"].get("annotations") or {}),
+            **(replica_set["metadata"].get("annotations") or {}),
             DESIRED: str(replicas_of(deployment)),
             MAXIMUM: str(replicas_of(deployment) + surge),
         }
-        if size == before and annotations == (one["metadata"].get("annotations") or {}):
+        if size == before and annotations == (replica_set["metadata"].get("annotations") or {}):
             return
-        meta = one["metadata"]
+        meta = replica_set["metadata"]
         change = {
             "metadata": {"annotations": annotations, "resourceVersion": meta["resourceVersion"]},
             "spec": {"replicas": size},
         }
         await self._context.client.patch(REPLICA_SET, meta["namespace"], meta["name"], change)
-        self._tell_scaled(deployment, one, before, size)
+        self._tell_scaled(deployment, replica_set, before, size)
 
-    def _tell_scaled(self, deployment: Object, one: Object, before: int, size: int) -> None:
+    def _tell_scaled(self, deployment: Object, replica_set: Object, before: int, size: int) -> None:
         if size != before:
             way = "up" if size > before else "down"
-            message = f"Scaled {way} replica set {one['metadata']['name']} from {before} to {size}"
+            message = f"Scaled {way} replica set {replica_set['metadata']['name']} from {before} to {size}"
             self._context.recorder.record(deployment, "Normal", "ScalingReplicaSet", message)
 
     async def _clean_up(self, deployment: Object, new: Object | None, sets: list[Object]) -> None:
@@ -335,8 +345,8 @@ class DeploymentController:
             and count(replica_set, "observedGeneration") >= int(replica_set["metadata"].get("generation", 0))
         ]
         spent.sort(key=revision_of)
-        for one in spent[: max(0, len(spent) - limit)]:
-            await self._owned.delete(one)
+        for replica_set in spent[: max(0, len(spent) - limit)]:
+            await self._owned.delete(replica_set)
 
     async def _report(self, deployment: Object, new: Object | None, sets: list[Object], start: Start) -> Result:
         now = self._context.clock.now()
@@ -365,11 +375,15 @@ def _has_sizes(new: Object, deployment: Object) -> bool:
     return bare_template(new["spec"]["template"]) == bare_template(deployment["spec"]["template"])
 
 
-def _has_pods(one: Object) -> bool:
+def _has_pods(replica_set: Object) -> bool:
     """Whether the set has pods, including terminating ones, whose resources are not free until they are gone."""
-    return bool(replicas_of(one) or count(one, "replicas") or count(one, "terminatingReplicas"))
+    return bool(replicas_of(replica_set) or count(replica_set, "replicas") or count(replica_set, "terminatingReplicas"))
 
 
-def _size(one: Object) -> Size:
+def _size(replica_set: Object) -> Size:
     # The status may not show terminating pods yet: those beyond the requested size no longer count as available.
-    return Size(one["metadata"]["name"], replicas_of(one), min(replicas_of(one), count(one, "availableReplicas")))
+    return Size(
+        replica_set["metadata"]["name"],
+        replicas_of(replica_set),
+        min(replicas_of(replica_set), count(replica_set, "availableReplicas")),
+    )

@@ -78,7 +78,7 @@ class _Conditions:
         ]
 
     def get(self, type: str) -> Object | None:
-        return next((one for one in self.all if one["type"] == type), None)
+        return next((existing for existing in self.all if existing["type"] == type), None)
 
     def set(self, type: str, status: str, reason: str, message: str, *, touch: bool = False, at: str = "") -> None:
         """A condition with the same reason stays unchanged, message and times, unless it is to be touched."""
@@ -97,7 +97,7 @@ class _Conditions:
         self.all.append(new)
 
     def drop(self, type: str) -> None:
-        self.all = [one for one in self.all if one["type"] != type]
+        self.all = [existing for existing in self.all if existing["type"] != type]
 
 
 def _has_deadline(deployment: Object) -> bool:
@@ -132,8 +132,8 @@ def _progresses(conditions: _Conditions, deployment: Object, new: Object | None)
 
 
 def _what(deployment: Object, new: Object | None) -> str:
-    kind, one = ("ReplicaSet", new) if new else ("Deployment", deployment)
-    return f'{kind} "{one["metadata"]["name"]}"'
+    kind, obj = ("ReplicaSet", new) if new else ("Deployment", deployment)
+    return f'{kind} "{obj["metadata"]["name"]}"'
 
 
 def _availability(conditions: _Conditions, deployment: Object, counts: dict[str, int]) -> None:
@@ -148,7 +148,7 @@ def _availability(conditions: _Conditions, deployment: Object, counts: dict[str,
 def _failure(conditions: _Conditions, new: Object | None, sets: list[Object]) -> None:
     """A failure of the new set takes precedence over that of an old one."""
     found = (condition(replica_set, _FAILURE) for replica_set in [*([new] if new else []), *sets])
-    failed = next((one for one in found if one), None)
+    failed = next((candidate for candidate in found if candidate), None)
     if failed:
         words = failed["status"], failed.get("reason", ""), failed.get("message", "")
         conditions.set(_FAILURE, *words, at=failed.get("lastTransitionTime") or "")

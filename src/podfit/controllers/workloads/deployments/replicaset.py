@@ -177,8 +177,8 @@ class ReplicaSetController:
     def _conditions(self, owner: Object, failure: ApiError | None) -> list[Object]:
         old = list((owner.get("status") or {}).get("conditions") or [])
         if failure is None:
-            return [one for one in old if one["type"] != "ReplicaFailure"]
-        if any(one["type"] == "ReplicaFailure" and one["status"] == "True" for one in old):
+            return [existing for existing in old if existing["type"] != "ReplicaFailure"]
+        if any(existing["type"] == "ReplicaFailure" and existing["status"] == "True" for existing in old):
             # The message names a different pod each time: writing it again would trigger this very loop, forever.
             return old
         condition = {

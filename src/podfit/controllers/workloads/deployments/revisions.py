@@ -25,9 +25,9 @@ def revision_of(obj: Object) -> int:
     return _noted(obj, REVISION)
 
 
-def aim_of(one: Object) -> int:
+def aim_of(replica_set: Object) -> int:
     """The maximum total of the Deployment when this set's size was chosen; 0: unknown."""
-    return _noted(one, MAXIMUM)
+    return _noted(replica_set, MAXIMUM)
 
 
 def _noted(obj: Object, annotation: str) -> int:
@@ -48,7 +48,13 @@ def bare_template(template: Object) -> Object:
 
 
 def by_age(sets: list[Object]) -> list[Object]:
-    return sorted(sets, key=lambda one: (str(one["metadata"].get("creationTimestamp")), one["metadata"]["name"]))
+    return sorted(
+        sets,
+        key=lambda replica_set: (
+            str(replica_set["metadata"].get("creationTimestamp")),
+            replica_set["metadata"]["name"],
+        ),
+    )
 
 
 def find_new(deployment: Object, sets: list[Object]) -> Object | None:
@@ -67,8 +73,8 @@ def find_resizable(deployment: Object, sets: list[Object]) -> Object | None:
         for replica_set in sets
         if differ_in_size_only(bare_template(replica_set["spec"]["template"]), wanted)
     ]
-    running = [one for one in alike if replicas_of(one) or count(one, "replicas")]
-    return max(running, key=lambda one: (replicas_of(one), revision_of(one)), default=None)
+    running = [replica_set for replica_set in alike if replicas_of(replica_set) or count(replica_set, "replicas")]
+    return max(running, key=lambda replica_set: (replicas_of(replica_set), revision_of(replica_set)), default=None)
 
 
 def set_annotations(deployment: Object, current: dict[str, str], revision: int, maximum: int) -> dict[str, str]:

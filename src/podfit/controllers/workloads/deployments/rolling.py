@@ -60,25 +60,29 @@ def old_sizes(replicas: int, unavailable: int, new: Size, old: list[Size]) -> di
     Unhealthy pods are removed first: they serve no traffic. Then healthy ones, as far as availability allows.
     """
     minimum = replicas - unavailable
-    total = new.replicas + sum(one.replicas for one in old)
+    total = new.replicas + sum(replica_set.replicas for replica_set in old)
     budget = total - minimum - (new.replicas - new.available)
     if budget <= 0:
         return {}
-    sizes = {one.name: one.replicas for one in old}
+    sizes = {replica_set.name: replica_set.replicas for replica_set in old}
     left = budget
-    for one in old:
-        unhealthy = one.replicas - one.available
+    for replica_set in old:
+        unhealthy = replica_set.replicas - replica_set.available
         gone = min(left, max(0, unhealthy))
-        sizes[one.name] -= gone
+        sizes[replica_set.name] -= gone
         left -= gone
-    spare = new.available + sum(one.available for one in old) - minimum
-    for one in old:
+    spare = new.available + sum(replica_set.available for replica_set in old) - minimum
+    for replica_set in old:
         if spare <= 0:
             break
-        gone = min(spare, sizes[one.name], one.available)
-        sizes[one.name] -= gone
+        gone = min(spare, sizes[replica_set.name], replica_set.available)
+        sizes[replica_set.name] -= gone
         spare -= gone
-    return {one.name: sizes[one.name] for one in old if sizes[one.name] != one.replicas}
+    return {
+        replica_set.name: sizes[replica_set.name]
+        for replica_set in old
+        if sizes[replica_set.name] != replica_set.replicas
+    }
 
 
 def proportional(total: int, sets: list[Size], aims: Mapping[str, int] | None = None) -> dict[str, int]:
@@ -91,19 +95,19 @@ def proportional(total: int, sets: list[Size], aims: Mapping[str, int] | None = 
     change = total - now
     if not change or not now:
         return {}
-    ordered = sorted(reversed(sets) if change > 0 else sets, key=lambda one: -one.replicas)
+    ordered = sorted(reversed(sets) if change > 0 else sets, key=lambda replica_set: -replica_set.replicas)
     sizes: dict[str, int] = {}
     left = change
-    for one in ordered:
-        aim = (aims or {}).get(one.name) or now
-        share = (2 * one.replicas * total + aim) // (2 * aim) - one.replicas if left else 0
-        sizes[one.name] = max(0, one.replicas + (min(share, left) if change > 0 else max(share, left)))
-        left -= sizes[one.name] - one.replicas
-    for one in ordered:
+    for replica_set in ordered:
+        aim = (aims or {}).get(replica_set.name) or now
+        share = (2 * replica_set.replicas * total + aim) // (2 * aim) - replica_set.replicas if left else 0
+        sizes[replica_set.name] = max(0, replica_set.replicas + (min(share, left) if change > 0 else max(share, left)))
+        left -= sizes[replica_set.name] - replica_set.replicas
+    for replica_set in ordered:
         # The rounding remainder goes to the largest, or to as many as necessary.
-        size = max(0, sizes[one.name] + left)
-        left -= size - sizes[one.name]
-        sizes[one.name] = size
+        size = max(0, sizes[replica_set.name] + left)
+        left -= size - sizes[replica_set.name]
+        sizes[replica_set.name] = size
     return {
         replica_set.name: sizes[replica_set.name]
         for replica_set in sets

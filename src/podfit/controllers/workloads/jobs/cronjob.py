@@ -163,7 +163,7 @@ class CronJobController:
 
     def _status(self, cron: Object, jobs: list[Object]) -> Object:
         status = dict(cron.get("status") or {})
-        before = {one["uid"]: one["name"] for one in status.get("active") or []}
+        before = {reference["uid"]: reference["name"] for reference in status.get("active") or []}
         active = [job for job in jobs if not is_finished(job) and not is_deleting(job)]
         for uid in before.keys() - {job["metadata"]["uid"] for job in jobs}:
             message = f"Active job went missing: {before[uid]}"
@@ -218,7 +218,7 @@ def _since(cron: Object, status: Object) -> float:
 
 
 def _listed(cron: Object) -> set[str]:
-    return {str(one["uid"]) for one in (cron.get("status") or {}).get("active") or []}
+    return {str(reference["uid"]) for reference in (cron.get("status") or {}).get("active") or []}
 
 
 def _reference(job: Object) -> Object:

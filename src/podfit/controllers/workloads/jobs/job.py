@@ -304,7 +304,7 @@ class JobController:
         }
         for field in ("initContainers", "containers"):
             if spec.get(field):
-                spec[field] = [_with_variable(one, variable) for one in spec[field]]
+                spec[field] = [_with_variable(container, variable) for container in spec[field]]
         return {**body, "spec": spec}
 
     # --- Events
@@ -368,7 +368,9 @@ def _with_variable(container: Object, variable: Object) -> Object:
     """The container with the variable added, unless it defines the variable itself."""
     have = container.get("env") or []
     return (
-        container if any(one["name"] == variable["name"] for one in have) else {**container, "env": [*have, variable]}
+        container
+        if any(entry["name"] == variable["name"] for entry in have)
+        else {**container, "env": [*have, variable]}
     )
 
 

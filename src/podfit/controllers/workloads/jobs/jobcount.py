@@ -118,17 +118,19 @@ def failure_action(spec: Object, pod: Object) -> tuple[str, str]:
 def _ended_with(rule: Object, pod: Object) -> tuple[str, int] | None:
     """The container that exited as in the rule, and its exit code."""
     status = pod.get("status") or {}
-    for one in [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]:
-        ended = (one.get("state") or {}).get("terminated")
-        if not ended or (rule.get("containerName") and rule["containerName"] != one["name"]):
+    for container_status in [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]:
+        ended = (container_status.get("state") or {}).get("terminated")
+        if not ended or (rule.get("containerName") and rule["containerName"] != container_status["name"]):
             continue
         code = int(ended.get("exitCode", 0))
         if code and (code in rule["values"]) == (rule["operator"] == "In"):
-            return str(one["name"]), code
+            return str(container_status["name"]), code
     return None
 
 
 def _condition_of(patterns: list[Object], pod: Object) -> str:
     wanted = {(pattern["type"], pattern.get("status", "True")) for pattern in patterns}
     have = (pod.get("status") or {}).get("conditions") or []
-    return next((str(one["type"]) for one in have if (one["type"], one["status"]) in wanted), "")
+    return next(
+        (str(condition["type"]) for condition in have if (condition["type"], condition["status"]) in wanted), ""
+    )

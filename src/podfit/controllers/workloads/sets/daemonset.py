@@ -39,13 +39,13 @@ def with_tolerations(spec: Object) -> Object:
     if spec.get("hostNetwork"):
         added.append({"key": "node.kubernetes.io/network-unavailable", "operator": "Exists", "effect": "NoSchedule"})
     tolerations = list(spec.get("tolerations") or [])
-    for one in added:
+    for toleration in added:
         # Tolerations that differ only in their duration are extended: a daemon stays.
-        same = [at for at, other in enumerate(tolerations) if {**other, **_ANY_TIME} == {**one, **_ANY_TIME}]
+        same = [at for at, other in enumerate(tolerations) if {**other, **_ANY_TIME} == {**toleration, **_ANY_TIME}]
         for at in same:
-            tolerations[at] = one
+            tolerations[at] = toleration
         if not same:
-            tolerations.append(one)
+            tolerations.append(toleration)
     return {**spec, "tolerations": tolerations}
 
 
@@ -87,7 +87,7 @@ def should_run(template: Object, node: Object) -> tuple[bool, bool]:
 def surplus(pods: list[Object], update: Object, *, paired: bool) -> list[Object]:
     """The surplus pods on one node: all but the oldest; if `paired` (a surge), one old and one updated pod stay.
     Pure."""
-    ordered = sorted(pods, key=lambda one: str(one["metadata"].get("creationTimestamp")))
+    ordered = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
     if not paired:
         return ordered[1:]
     new = [pod for pod in ordered if _is_of(pod, update)]
@@ -126,15 +126,15 @@ class DaemonSetController:
 
     def _forget(self, uid: str) -> None:
         self._owned.forget(uid)
-        for place in [one for one in self._kept_until if one[0] == uid]:
+        for place in [kept for kept in self._kept_until if kept[0] == uid]:
             del self._kept_until[place]
             self._failed.forget(place)
 
     def _node_changed(self, before: Object | None, after: Object | None) -> None:
         # Heartbeats change a node frequently; only fields that decide where daemons run matter.
         if _traits(before) != _traits(after):
-            for one in self._sets:
-                self._changed(None, one)
+            for daemon_set in self._sets:
+                self._changed(None, daemon_set)
 
     async def _reconcile(self, key: Key) -> Result:
         owner = self._sets.get(*key)
@@ -150,7 +150,7 @@ class DaemonSetController:
         used = {str((pod["metadata"].get("labels") or {}).get(HASH_LABEL, "")) for pod in pods}
         await self._history.trim(owner, revisions, used | {update["metadata"]["name"]})
         wait_s = await self._report(owner, pods, update)
-        waits = [one for one in (later, wait_s, result.after_s if isinstance(result, Requeue) else 0.0) if one]
+        waits = [wait for wait in (later, wait_s, result.after_s if isinstance(result, Requeue) else 0.0) if wait]
         return Requeue(min(waits), "a daemon pod is due for a check") if waits else DONE
 
     async def _place(self, owner: Object, pods: list[Object], update: Object) -> float:

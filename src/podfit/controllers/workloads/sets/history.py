@@ -41,19 +41,21 @@ class History:
         """The owner's revisions, oldest first."""
         selector = LabelSelector.from_object(owner["spec"]["selector"])
         found = await self._owned.of(owner, selector)
-        return sorted(found, key=lambda one: (int(one.get("revision", 0)), one["metadata"]["name"]))
+        return sorted(found, key=lambda revision: (int(revision.get("revision", 0)), revision["metadata"]["name"]))
 
     async def current(self, owner: Object, revisions: list[Object]) -> Object:
         """The revision of the owner's current template: an equal one moved to the top, or a new one."""
         template = owner["spec"]["template"]
         top = max((int(revision.get("revision", 0)) for revision in revisions), default=0)
-        for one in reversed(revisions):
-            if template_of(one) == template:
-                return one if int(one.get("revision", 0)) == top else await self._renumber(one, top + 1)
+        for candidate in reversed(revisions):
+            if template_of(candidate) == template:
+                return (
+                    candidate if int(candidate.get("revision", 0)) == top else await self._renumber(candidate, top + 1)
+                )
         return await self._create(owner, template, top + 1)
 
-    async def _renumber(self, one: Object, number: int) -> Object:
-        meta = one["metadata"]
+    async def _renumber(self, revision: Object, number: int) -> Object:
+        meta = revision["metadata"]
         return await self._context.client.patch(REVISION, meta["namespace"], meta["name"], {"revision": number})
 
     async def _create(self, owner: Object, template: Object, number: int) -> Object:
@@ -92,8 +94,8 @@ class History:
             for revision in revisions
             if revision["metadata"]["name"] not in used and hash_of(revision) not in used
         ]
-        for one in spare[: max(0, len(spare) - limit)]:
-            await self._owned.delete(one)
+        for revision in spare[: max(0, len(spare) - limit)]:
+            await self._owned.delete(revision)
 
 
 def in_order(value: Any) -> Any:

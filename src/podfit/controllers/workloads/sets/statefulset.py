@@ -103,11 +103,11 @@ class StatefulSetController:
         known = await self._history.of(owner)
         update = await self._history.current(owner, known)
         name = (owner.get("status") or {}).get("currentRevision")
-        current = next((one for one in known if one["metadata"]["name"] == name), update)
+        current = next((revision for revision in known if revision["metadata"]["name"] == name), update)
         pods = await self._owned.of(owner, None)
         used = {str((pod["metadata"].get("labels") or {}).get(HASH_LABEL, "")) for pod in pods}
         await self._history.trim(owner, known, used | {current["metadata"]["name"], update["metadata"]["name"]})
-        templates = {mark: template_of(one) for one in [*known, update] for mark in _marks(one)}
+        templates = {mark: template_of(revision) for revision in [*known, update] for mark in _marks(revision)}
         return Revisions(current, update, templates)
 
     async def _advance(self, owner: Object, pods: list[Object], revisions: Revisions) -> Result:
