@@ -55,7 +55,7 @@ class Container:
 def containers_of(pod: Object) -> Iterator[Container]:
     status = pod.get("status") or {}
     for field, reported in _FIELDS:
-        known = {one["name"]: one for one in status.get(reported) or ()}
+        known = {container_status["name"]: container_status for container_status in status.get(reported) or ()}
         for spec in pod["spec"].get(field) or ():
             yield Container(field, spec, known.get(spec["name"]) or {})
 
@@ -132,7 +132,7 @@ def oom_kills(pod: Object, story: Sequence[Object] = ()) -> list[OomKill]:
 
 def _resized_since(pod: Object, at: str) -> bool:
     written = pod["metadata"].get("managedFields") or ()
-    return any(one.get("subresource") == "resize" and str(one.get("time") or "") > at for one in written)
+    return any(entry.get("subresource") == "resize" and str(entry.get("time") or "") > at for entry in written)
 
 
 def _recorded_limit(story: Sequence[Object], container: str) -> str | None:

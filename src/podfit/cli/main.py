@@ -146,7 +146,7 @@ def refusal(error: OSError) -> str:
 
 
 def is_for_users(error: Exception) -> bool:
-    return any(one.__name__ in FOR_USERS and one.__module__.startswith("podfit.") for one in type(error).__mro__)
+    return any(base.__name__ in FOR_USERS and base.__module__.startswith("podfit.") for base in type(error).__mro__)
 
 
 if __name__ == "__main__":

@@ -64,13 +64,15 @@ async def find_targets(
         kind = await find_kind(client, words[0]) if words else POD
         listed = await client.list(kind, namespace, labelSelector=selector)
         return [
-            await _target(client, kind, _named(one, kind)) for one in listed["items"] if kind is not POD or alive(one)
+            await _target(client, kind, _named(item, kind))
+            for item in listed["items"]
+            if kind is not POD or alive(item)
         ]
     if not words:
         raise NoSuchTarget("name a pod, a workload (deploy/web) or a selector (-l app=web)")
     if len(words) == 1 and every and (kind_of_all := await known_kind(client, words[0])) is not None:
         listed = await client.list(kind_of_all, namespace)
-        return [await _target(client, kind_of_all, _named(one, kind_of_all)) for one in listed["items"]]
+        return [await _target(client, kind_of_all, _named(item, kind_of_all)) for item in listed["items"]]
     return [await _target(client, kind, await _get(client, kind, namespace, name))
             for kind, name in await _split(client, namespace, words)]  # fmt: skip
 
@@ -135,11 +137,13 @@ async def pods_of(client: Client, kind: Kind, obj: Object) -> list[Object]:
 
 async def _owned(client: Client, kind: Kind, namespace: str, uid: str) -> set[str]:
     listed = await client.list(kind, namespace)
-    return {one["metadata"]["uid"] for one in listed["items"] if uid in _owners(one)}
+    return {item["metadata"]["uid"] for item in listed["items"] if uid in _owners(item)}
 
 
 def _owners(obj: Object) -> set[str]:
-    return {one["uid"] for one in obj["metadata"].get("ownerReferences") or () if one.get("controller")}
+    return {
+        reference["uid"] for reference in obj["metadata"].get("ownerReferences") or () if reference.get("controller")
+    }
 
 
 async def _selector(client: Client, kind: Kind, obj: Object) -> str:
@@ -163,8 +167,8 @@ def selector_text(selector: dict[str, Any]) -> str:
     if "matchLabels" not in selector and "matchExpressions" not in selector:
         return ",".join(f"{key}={value}" for key, value in selector.items())
     parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
-    for one in selector.get("matchExpressions") or ():
-        key, values = one["key"], ",".join(one.get("values") or ())
+    for expression in selector.get("matchExpressions") or ():
+        key, values = expression["key"], ",".join(expression.get("values") or ())
         form = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
-        parts.append(form.get(one["operator"], f"!{key}"))
+        parts.append(form.get(expression["operator"], f"!{key}"))
     return ",".join(parts)

@@ -62,7 +62,7 @@ def read_npz(path: Path) -> History:
     series = {name: Series(_checked(path, name, found[name]), step_s, name) for name in RESOURCES if name in found}
     if not series:
         raise BadHistory(f"{path} has neither `cpu` nor `memory`: it has {', '.join(found) or 'nothing'}")
-    shapes = {one.usage.shape for one in series.values()}
+    shapes = {each.usage.shape for each in series.values()}
     if len(shapes) > 1:
         raise BadHistory(
             f"{path}: `cpu` has shape {series['cpu'].usage.shape}, `memory` {series['memory'].usage.shape}"
@@ -77,7 +77,7 @@ def read_npz(path: Path) -> History:
 
 
 def with_samples(history: History, source: str) -> History:
-    if not any(np.isfinite(one.usage).any() for one in history.series.values()):
+    if not any(np.isfinite(series.usage).any() for series in history.series.values()):
         raise BadHistory(f"{source} has no samples")
     return history
 
@@ -200,8 +200,8 @@ def from_rows(
 def gaps(series: dict[str, Series]) -> tuple[str, ...]:
     """Describes missing samples, in sentences."""
     found = []
-    for resource, one in series.items():
-        absent = np.isnan(one.usage)
+    for resource, of_resource in series.items():
+        absent = np.isnan(of_resource.usage)
         none = int(absent.all(1).sum()) if absent.size else 0
         if none:
             found.append(f"{none} of {len(absent)} containers have no {resource} sample")
@@ -233,7 +233,7 @@ async def read_local(path: Path, step_s: float = DEFAULT_STEP_S) -> History:
 
     class Sink:
         def take(self, batch: Batch) -> None:
-            names = [f"{one.namespace}/{one.pod}/{one.container}" for one in batch.series]
+            names = [f"{series.namespace}/{series.pod}/{series.container}" for series in batch.series]
             for at, time, cpu, memory in zip(batch.index, batch.times, batch.cpu, batch.memory, strict=True):
                 cores = float("nan") if cpu == NONE else float(cpu) / 1000.0
                 rows.append((float(time), names[at], (cores, float("nan") if memory == NONE else float(memory))))

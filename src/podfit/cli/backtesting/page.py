@@ -48,9 +48,9 @@ def as_page(history: History, results: list[Result]) -> str:
 def _parts(history: History, results: list[Result]) -> Iterator[str]:
     yield head("Backtest", f"{len(history.names)} containers")
     if history.missing:
-        items = "".join(f"<li>{escape(one)}</li>" for one in history.missing)
+        items = "".join(f"<li>{escape(item)}</li>" for item in history.missing)
         yield f'<div class="warn" id="partial"><b>These results are partial.</b><ul>{items}</ul></div>'
-    yield html_table(HEADS, [cells(one, one.total) for one in results])
+    yield html_table(HEADS, [cells(result, result.total) for result in results])
     yield from charts(history, results, numbers=True)
     yield "</main></body></html>\n"
 
@@ -78,23 +78,23 @@ def charts(history: History, results: list[Result], numbers: bool = False) -> It
     for at in shown:
         yield f"<h2>{escape(history.names[at])}</h2>"
         if numbers:
-            rows = html_table(HEADS, [cells(one, one.each[at]) for one in results])
+            rows = html_table(HEADS, [cells(result, result.each[at]) for result in results])
             yield f"<details><summary>Numbers</summary>{rows}</details>"
         for resource in history.series:
-            yield _chart(history, [one for one in results if one.resource == resource], resource, at)
+            yield _chart(history, [result for result in results if result.resource == resource], resource, at)
     if left := len(history.names) - len(shown):
         yield f'<p class="soft">Charts of {left} more are left out: the sizes of those above cost most.</p>'
 
 
 def _worst(history: History, results: list[Result]) -> list[int]:
     cost = np.zeros(len(history.names))
-    for one in results:
-        cost += np.array([quality.cost(one.costs) for quality in one.each])
+    for result in results:
+        cost += np.array([quality.cost(result.costs) for quality in result.each])
     return [int(at) for at in np.argsort(-cost, kind="stable")[:CHARTS]]
 
 
 def _colours(results: list[Result]) -> dict[str, str]:
-    names = list(dict.fromkeys(one.policy for one in results))
+    names = list(dict.fromkeys(result.policy for result in results))
     return {name: COLOURS[at % len(COLOURS)] for at, name in enumerate(names)}
 
 
@@ -105,15 +105,15 @@ def _legend(results: list[Result]) -> str:
 
 def _chart(history: History, results: list[Result], resource: str, at: int) -> str:
     used = history.series[resource].usage[at]
-    lines = [used, *(one.sizes[at] for one in results)]
+    lines = [used, *(result.sizes[at] for result in results)]
     known = [float(np.nanmax(line)) for line in lines if not np.isnan(line).all()]
     if not known:
         return f'<p class="soft">no {resource} sample</p>'
     top = max(known) or 1.0
     colours = _colours(results)
     drawn = f'<path class="used" d="{_path(used, top)}"/>'
-    for one in results:
-        drawn += f'<path stroke="{colours[one.policy]}" d="{_path(one.sizes[at], top)}"/>'
+    for result in results:
+        drawn += f'<path stroke="{colours[result.policy]}" d="{_path(result.sizes[at], top)}"/>'
     unit, scale = ("cores", 1.0) if resource == CPU else ("GiB", GIB)
     grid = _grid(len(used), history.series[resource].day)
     return (

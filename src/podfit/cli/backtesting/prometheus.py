@@ -71,7 +71,7 @@ class _Reading:
         self._kills = 0
 
     def take(self, batch: Batch) -> None:
-        rows = [self.curves.row(self._key(one.namespace, one.pod), one.container) for one in batch.series]
+        rows = [self.curves.row(self._key(series.namespace, series.pod), series.container) for series in batch.series]
         if len(self.curves.known) * self._grid.points > MOST_CELLS:
             raise BadHistory(
                 f"more than {len(self.curves.known) - 1} containers over {self._grid.points} steps of {self._step:g} s "
@@ -93,8 +93,8 @@ class _Reading:
         found = [self.curves.curve(*row) for row in known]
         names = tuple(f"{key.namespace}/{key.kind}/{key.name}/{container}" for key, container in known)
         usage = {
-            "cpu": np.stack([one.cpu for one in found if one is not None]),
-            "memory": np.stack([one.memory for one in found if one is not None]),
+            "cpu": np.stack([curve.cpu for curve in found if curve is not None]),
+            "memory": np.stack([curve.memory for curve in found if curve is not None]),
         }
         series = {name: Series(usage[name], self._step, name) for name in RESOURCES if np.isfinite(usage[name]).any()}
         if not series:

@@ -87,7 +87,7 @@ class Result:
 
 def judged(history: History, policies: list[Policy], what_if: WhatIf) -> list[Result]:
     results = []
-    for policy in (what_if.applied(one) for one in policies):
+    for policy in (what_if.applied(given) for given in policies):
         for resource, series in history.series.items():
             sizes = what_if.within(series, sizes_of(policy, series, what_if.costs))
             each = tuple(qualities_of(series, sizes))
@@ -99,11 +99,11 @@ def judged(history: History, policies: list[Policy], what_if: WhatIf) -> list[Re
 def completed(history: History, results: list[Result]) -> History:
     """The history, with notes about data that was missing when the policies were applied to it."""
     unsized: dict[str, list[str]] = {}
-    for one in results:
-        samples = sum(quality.samples - quality.scored for quality in one.each)
+    for result in results:
+        samples = sum(quality.samples - quality.scored for quality in result.each)
         if samples:
-            words = f"{samples} {one.resource} samples were taken before their container had a size"
-            unsized.setdefault(words, []).append(one.policy)
+            words = f"{samples} {result.resource} samples were taken before their container had a size"
+            unsized.setdefault(words, []).append(result.policy)
     found = tuple(f"{words} ({', '.join(policies)})" for words, policies in unsized.items())
     return replace(history, missing=(*history.missing, *found))
 
@@ -162,14 +162,15 @@ def as_object(history: History, results: list[Result]) -> dict[str, Any]:
         "units": {"idleHours": {"cpu": "core-hours", "memory": f"GiB-hours ({GIB:.0f} bytes)"}},
         "policies": [
             {
-                "policy": one.policy,
-                "resource": one.resource,
-                "mode": one.mode,
-                "total": one.row(one.total),
+                "policy": result.policy,
+                "resource": result.resource,
+                "mode": result.mode,
+                "total": result.row(result.total),
                 "containers": [
-                    {"name": name, **one.row(quality)} for name, quality in zip(history.names, one.each, strict=True)
+                    {"name": name, **result.row(quality)}
+                    for name, quality in zip(history.names, result.each, strict=True)
                 ],
             }
-            for one in results
+            for result in results
         ],
     }

@@ -156,7 +156,7 @@ async def _nodes(client: Client) -> Finding:
 
 def _ready(node: dict[str, Any]) -> bool:
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 def _waits(pod: dict[str, Any]) -> bool:

@@ -67,7 +67,7 @@ def kernel(system: str = platform.system(), release: str = platform.release()) -
 def privileges() -> Finding:
     from podfit.agent.runtimes.process.support import check_support
 
-    missing = [one for one in check_support() if "cgroup" not in one]
+    missing = [problem for problem in check_support() if "cgroup" not in problem]
     if missing:
         return fail(
             "privileges", "; ".join(missing), "run as root (sudo), or use --runtime fake: nothing real runs then"

@@ -87,7 +87,7 @@ def _network(status: Any, why: str) -> Finding:
         advice = f"{INSTALL_PLUGINS} and a configuration in {folder}, such as the one in docs/runtimes.md"
         return fail("CNI", why, advice)
     configurations = [network.get("Config") or {} for network in shown.get("Networks") or ()]
-    plugins = [plugin.get("Network") or {} for one in configurations for plugin in one.get("Plugins") or ()]
+    plugins = [plugin.get("Network") or {} for config in configurations for plugin in config.get("Plugins") or ()]
     kinds = [str(plugin.get("type")) for plugin in plugins]
     kinds += [str(plugin["ipam"]["type"]) for plugin in plugins if (plugin.get("ipam") or {}).get("type")]
     if lacking := missing_plugin(kinds, [Path(folder) for folder in shown.get("PluginDirs") or ()]):

@@ -44,14 +44,14 @@ def complete(app: typer.Typer, words: list[str]) -> Found:
         param = line.option(name)
         return _starting(value, *_values(line, long_name(param), value)) if param is not None else ([], NO_FILES)
     if line.group and not line.arguments and not word.startswith("-"):
-        return _starting(word, [f"{name}\t{one.get_short_help_str(80)}" for name, one in line.group.items()])
+        return _starting(word, [f"{name}\t{command.get_short_help_str(80)}" for name, command in line.group.items()])
     if word.startswith("-") and not line.only_arguments:
         return _starting(word, *_options(line))
     return _starting(word, *_arguments(line, word))
 
 
 def _starting(word: str, found: list[str], directive: int = NO_FILES) -> Found:
-    return [one for one in found if one.startswith(word)], directive
+    return [candidate for candidate in found if candidate.startswith(word)], directive
 
 
 def _options(line: Line) -> Found:
@@ -78,13 +78,13 @@ def _values(line: Line, option: str, word: str) -> Found:
     kind = option.rpartition("-")[2]
     param = line.option(option)
     if option == "--output":
-        return [one for one in FORMATS.get(line.path[-1], DATA) if one], NO_FILES
+        return [choice for choice in FORMATS.get(line.path[-1], DATA) if choice], NO_FILES
     if option in CHOICES:
         return list(CHOICES[option]), NO_FILES
     if option == "--namespace":
         return cluster.names("namespaces"), NO_FILES
     if option == "--name":
-        return [one.name for one in named()], NO_FILES
+        return [policy.name for policy in named()], NO_FILES
     if option == "--context":
         return cluster.contexts(), NO_FILES
     if option == "--container":
@@ -137,5 +137,5 @@ def _targets(cluster: Cluster, typed: list[str], word: str) -> Found:
 def _slashed(cluster: Cluster, word: str, kinds: tuple[str, ...]) -> Found:
     kind, slash, _ = word.partition("/")
     if not slash:
-        return [f"{one}/" for one in kinds], NO_FILES | NO_SPACE
+        return [f"{plural}/" for plural in kinds], NO_FILES | NO_SPACE
     return [f"{kind}/{name}" for name in cluster.names(kind)], NO_FILES

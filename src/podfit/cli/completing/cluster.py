@@ -39,8 +39,8 @@ class Cluster:
 
     def knows(self, word: str) -> bool:
         """Whether `word` is a name of one of the kinds that every cluster has."""
-        names = ((one.plural, one.singular, one.kind.lower(), *one.short) for one in (*BUILT_IN, VPA))
-        return any(word.lower() in one for one in names)
+        names = ((kind.plural, kind.singular, kind.kind.lower(), *kind.short) for kind in (*BUILT_IN, VPA))
+        return any(word.lower() in form for form in names)
 
     def names(self, kind: str, without: Sequence[str] = ()) -> list[str]:
         """Names of the objects of a kind, except those that were typed already."""
@@ -51,7 +51,7 @@ class Cluster:
             found = await find_kind(session.client, kind)
             path = found.path(session.namespace if found.namespaced else "")
             listed = await session.client.raw("GET", path, {"limit": MOST}, headers=_NAMES_ONLY)
-            return [one["metadata"]["name"] for one in listed["items"]]
+            return [item["metadata"]["name"] for item in listed["items"]]
 
         return [name for name in self._query(ask) if name not in without]
 
@@ -64,7 +64,7 @@ class Cluster:
             targets = await find_targets(session.client, session.namespace, words or ["pods"], every=not words)
             specs = [pod["spec"] for target in targets for pod in target.pods]
             fields = ("containers", "initContainers")
-            return [one["name"] for spec in specs for field in fields for one in spec.get(field) or ()]
+            return [container["name"] for spec in specs for field in fields for container in spec.get(field) or ()]
 
         return list(dict.fromkeys(self._query(ask)))
 

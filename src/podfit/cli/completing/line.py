@@ -30,7 +30,7 @@ class Line:
     def group(self) -> dict[str, Any]:
         """The subcommands that may follow; empty if the command is complete."""
         found: dict[str, Any] = getattr(self.command, "commands", None) or {}
-        return {name: one for name, one in found.items() if not one.hidden}
+        return {name: command for name, command in found.items() if not command.hidden}
 
     def option(self, name: str) -> Any | None:
         for param in self.command.params:

@@ -20,7 +20,9 @@ Key = tuple[str, str]
 class ContainerSeen:
     states: Object = field(default_factory=dict)
     """The row of the four states as last reported by the node."""
-    usage: dict[str, deque[int]] = field(default_factory=lambda: {one: deque(maxlen=KEPT) for one in RESOURCES})
+    usage: dict[str, deque[int]] = field(
+        default_factory=lambda: {resource: deque(maxlen=KEPT) for resource in RESOURCES}
+    )
     restarts: int = 0
 
 
@@ -41,7 +43,7 @@ class Moved:
 
     def __str__(self) -> str:
         word = "request" if self.kind == "requests" else "limit"
-        sizes = " → ".join(amount_text(self.resource, one) for one in (self.before, self.after))
+        sizes = " → ".join(amount_text(self.resource, size) for size in (self.before, self.after))
         return f"{self.container}: {self.resource} {word} {sizes} {'▲' if self.up else '▼'} in place"
 
 
@@ -60,8 +62,8 @@ class Seen:
                 found += _moved(pod, row["name"], seen.states["actual"], row["actual"])
             seen.states = row
         self.moves += found
-        self.ups += sum(one.up for one in found)
-        self.downs += sum(not one.up for one in found)
+        self.ups += sum(change.up for change in found)
+        self.downs += sum(not change.up for change in found)
         return found
 
     def used(self, pod: str, container: str, amounts: Mapping[str, int]) -> None:
@@ -81,7 +83,7 @@ class Seen:
 
     @property
     def restarts(self) -> int:
-        return sum(one.restarts for one in self.containers.values())
+        return sum(container.restarts for container in self.containers.values())
 
     @property
     def summary(self) -> str:

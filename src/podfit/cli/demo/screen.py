@@ -66,9 +66,9 @@ class Screen:
         return Text("\n".join(lines) or "all pods have what they ask for")
 
     def _events(self) -> Text:
-        chosen = [one for one in self._stage.events if (one.get("reason") or "").startswith(TOLD)]
+        chosen = [event for event in self._stage.events if (event.get("reason") or "").startswith(TOLD)]
         recent = sorted(chosen, key=when)[-EVENTS:]
-        return Text("\n".join(event_line(one) for one in recent) or "none yet", no_wrap=True, overflow="ellipsis")
+        return Text("\n".join(event_line(event) for event in recent) or "none yet", no_wrap=True, overflow="ellipsis")
 
 
 def place_from_here(path: Path) -> str:
@@ -78,7 +78,11 @@ def place_from_here(path: Path) -> str:
 
 
 def conditions(pod: Object) -> list[str]:
-    return [condition_words(one) for one in (pod.get("status") or {}).get("conditions") or () if notable(one)]
+    return [
+        condition_words(condition)
+        for condition in (pod.get("status") or {}).get("conditions") or ()
+        if notable(condition)
+    ]
 
 
 def event_line(event: Object) -> str:

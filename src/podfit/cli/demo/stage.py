@@ -108,11 +108,11 @@ class Stage:
         for pod in summary["pods"]:
             if pod["podRef"]["namespace"] != NAMESPACE:
                 continue
-            for one in pod["containers"]:
-                amounts = {"memory": int(one["memory"]["workingSetBytes"])}
-                if "usageNanoCores" in one["cpu"]:
-                    amounts["cpu"] = round(one["cpu"]["usageNanoCores"] / 1e6)
-                self.seen.used(pod["podRef"]["name"], one["name"], amounts)
+            for container in pod["containers"]:
+                amounts = {"memory": int(container["memory"]["workingSetBytes"])}
+                if "usageNanoCores" in container["cpu"]:
+                    amounts["cpu"] = round(container["cpu"]["usageNanoCores"] / 1e6)
+                self.seen.used(pod["podRef"]["name"], container["name"], amounts)
 
     # --- acting
     async def _visit(self) -> None:

@@ -55,7 +55,7 @@ def _head(facts: Object) -> str:
     node = facts["node"]
     info = (node.get("status") or {}).get("nodeInfo") or {}
     unschedulable = "yes" if node["spec"].get("unschedulable") else "no"
-    taints = [f"{one['key']}:{one.get('effect')}" for one in node["spec"].get("taints") or ()]
+    taints = [f"{taint['key']}:{taint.get('effect')}" for taint in node["spec"].get("taints") or ()]
     return table(
         [
             ("Name:", node["metadata"]["name"]),
@@ -88,7 +88,7 @@ def _capacity(facts: Object) -> str:
 
 def _conditions(facts: Object, width: int) -> str:
     found = (facts["node"].get("status") or {}).get("conditions") or ()
-    lines = [condition_words(one) for one in found if node_notable(one)] or ["Ready, no pressure"]
+    lines = [condition_words(condition) for condition in found if node_notable(condition)] or ["Ready, no pressure"]
     return "Conditions:\n" + "\n".join(paragraph(line, width) for line in lines)
 
 
@@ -98,7 +98,9 @@ def _pods(facts: Object, width: int) -> str:
     rows = []
     for pod in facts["pods"]:
         meta, sizes = pod["metadata"], pod["spec"].get("containers") or ()
-        cells = [", ".join(pair_text(one.get("resources") or {}, resource) for one in sizes) for resource in RESOURCES]
+        cells = [
+            ", ".join(pair_text(size.get("resources") or {}, resource) for size in sizes) for resource in RESOURCES
+        ]
         waits = "-"
         if pending(pod) is not None:
             step = step_of(pod, shortage_on(pod, facts["node"], facts["pods"]))

@@ -38,7 +38,7 @@ async def gather(client: Client, pod: Object) -> Object:
         "qosClass": status.get("qosClass"),
         "generation": meta.get("generation"),
         "observedGeneration": status.get("observedGeneration"),
-        "containers": [_container(one) for one in containers_of(pod)],
+        "containers": [_container(container) for container in containers_of(pod)],
         "oomKills": [kill.data() for kill in oom_kills(pod, chapters or ())],
         "shortage": await shortage_of(client, pod),
         "states": rows,
@@ -97,13 +97,13 @@ def _resize(pod: Object, facts: Object) -> str:
 def _containers(pod: Object, facts: Object, width: int) -> str:
     rows = [
         [
-            f"  {one.label}",
-            state_words(one.status.get("state")),
-            "yes" if one.status.get("ready") else "no",
-            one.restarts,
-            state_words(one.status.get("lastState")),
+            f"  {container.label}",
+            state_words(container.status.get("state")),
+            "yes" if container.status.get("ready") else "no",
+            container.restarts,
+            state_words(container.status.get("lastState")),
         ]
-        for one in containers_of(pod)
+        for container in containers_of(pod)
     ]
     lines = [table(rows, ["  CONTAINER", "STATE", "READY", "RESTARTS", "LAST STATE"], width)]
     lines += [paragraph(line, width) for line in oom_lines(pod, facts["story"] or ())]
@@ -132,8 +132,12 @@ def _offline(vcpus: int) -> str:
 
 
 def _conditions(facts: Object, width: int) -> str:
-    shown = [condition_words(one) for one in facts["conditions"] if notable(one)]
-    good = [one["type"] for one in facts["conditions"] if not notable(one) and one.get("status") == "True"]
+    shown = [condition_words(condition) for condition in facts["conditions"] if notable(condition)]
+    good = [
+        condition["type"]
+        for condition in facts["conditions"]
+        if not notable(condition) and condition.get("status") == "True"
+    ]
     lines = [*shown, *([", ".join(good) + ": all True"] if good else [])]
     return "Conditions:\n" + "\n".join(paragraph(line, width) for line in lines) if lines else ""
 

@@ -37,7 +37,7 @@ async def explain_vpa(client: Client, vpa: Object, width: int = 0) -> tuple[list
     pods = await target_pods(client, vpa)
     numbers = story or explain_objects(vpa, checkpoints, heaps=heaps_of(pods))
     given = await recommendations(client, vpa)
-    rows = [one.cells()[2:] for one in given]
+    rows = [row.cells()[2:] for row in given]
     lines = [_headline(vpa, pods)]
     lines.append(table([["  " + row[0], *row[1:]] for row in rows], COLUMNS))
     lines += _conditions(vpa, width)
@@ -97,9 +97,9 @@ def _unserved(vpa: Object, answered: bool) -> list[str]:
 
 def _conditions(vpa: Object, width: int) -> list[str]:
     found = []
-    for one in (vpa.get("status") or {}).get("conditions") or ():
-        why = ": ".join(part for part in (one.get("reason"), one.get("message")) if part)
-        found.append(paragraph(f"{one['type']}={one['status']}" + (f" ({why})" if why else ""), width))
+    for condition in (vpa.get("status") or {}).get("conditions") or ():
+        why = ": ".join(part for part in (condition.get("reason"), condition.get("message")) if part)
+        found.append(paragraph(f"{condition['type']}={condition['status']}" + (f" ({why})" if why else ""), width))
     return ["Conditions:", *found] if found else []
 
 
@@ -134,12 +134,12 @@ def policy_lines(judged: dict[str, Any]) -> list[str]:
     lines = []
     for policy, each in judged.items():
         words = [
-            f"{resource} {one['slack']:.0%} idle, {one['samplesShort']:.2%} of samples short"
-            + (f", {one['daysShort']:.0%} of days with an OOM" if resource == "memory" else "")
-            + f", {one['resizesADay']:.1f} resizes a day"
-            for resource, one in each.items()
+            f"{resource} {quality['slack']:.0%} idle, {quality['samplesShort']:.2%} of samples short"
+            + (f", {quality['daysShort']:.0%} of days with an OOM" if resource == "memory" else "")
+            + f", {quality['resizesADay']:.1f} resizes a day"
+            for resource, quality in each.items()
         ]
-        days = max((one["days"] for one in each.values()), default=0)
+        days = max((quality["days"] for quality in each.values()), default=0)
         if words:
             lines.append(f"policy {policy} over {days} day{'' if days == 1 else 's'}: {'; '.join(words)}")
     return lines
@@ -159,9 +159,9 @@ def _samples(known: dict[str, Any]) -> str:
 def other_settings(vpa: Object, numbers: dict[str, Any]) -> bool:
     """Whether the steps, computed from the checkpoints, give a result that differs from the recommendation."""
     given = ((vpa.get("status") or {}).get("recommendation") or {}).get("containerRecommendations") or []
-    for one in given:
-        known = (numbers.get("containers") or {}).get(one["containerName"])
-        for resource, target in (one.get("target") or {}).items():
+    for row in given:
+        known = (numbers.get("containers") or {}).get(row["containerName"])
+        for resource, target in (row.get("target") or {}).items():
             if known is None or resource not in known["resources"]:
                 continue
             said, computed = number(resource, target), number(resource, known["resources"][resource]["target"]["value"])
@@ -192,7 +192,7 @@ def _why_not(vpa: Object, events: list[Object], width: int = 0) -> list[str]:
         lines.append(f"Frozen by the annotation {FROZEN}.")
     if events:
         lines.append("Events:")
-        rows = [["  " + age(when(one)), one.get("reason"), one.get("message")] for one in events[-10:]]
+        rows = [["  " + age(when(event)), event.get("reason"), event.get("message")] for event in events[-10:]]
         lines.append(table(rows, width=width))
     return lines
 

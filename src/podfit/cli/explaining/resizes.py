@@ -75,23 +75,25 @@ def room(pod: Object, node: Object, pods: list[Object]) -> tuple[list[str], dict
     """For each resource that is short, the pods that hold it on the node, largest first."""
     whole = room_on(node, pods, pod)
     allocatable, used, needs = _numbers(whole.allocatable), _numbers(whole.used), _numbers(pod_requests(pod))
-    others = [one for one in pods if one["metadata"]["uid"] != pod["metadata"]["uid"] and not has_ended(one)]
+    others = [other for other in pods if other["metadata"]["uid"] != pod["metadata"]["uid"] and not has_ended(other)]
     lines, numbers = [], {}
     for resource in RESOURCES:
-        holders = {_key(one): _numbers(held(one)).get(resource, 0) for one in others}
+        holders = {_key(other): _numbers(held(other)).get(resource, 0) for other in others}
         free = allocatable.get(resource, 0) - used.get(resource, 0)
         wanted = needs.get(resource, 0)
         counts = {"needs": wanted, "free": free, "allocatable": allocatable.get(resource, 0)}
         numbers[resource] = {name: quantity(resource, count) for name, count in counts.items()}
         if wanted <= free:
             continue
-        texts = [amount_text(resource, one) for one in (wanted, allocatable.get(resource, 0), free, wanted - free)]
+        texts = [
+            amount_text(resource, amount) for amount in (wanted, allocatable.get(resource, 0), free, wanted - free)
+        ]
         name = node["metadata"]["name"]
         lines.append(
             f"{resource}: the pod needs {texts[0]}; node {name} has {texts[1]}, {texts[2]} free: {texts[3]} short"
         )
         largest = sorted(holders.items(), key=lambda item: -item[1])[:HOLDERS]
-        priorities = {_key(one): str(one["spec"].get("priority") or 0) for one in others}
+        priorities = {_key(other): str(other["spec"].get("priority") or 0) for other in others}
         rows = [["  " + key, amount_text(resource, amount), priorities[key]] for key, amount in largest if amount]
         if rows:
             lines.append(table(rows, ["  HELD BY", resource.upper(), "PRIORITY"]))

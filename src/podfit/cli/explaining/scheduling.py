@@ -28,22 +28,25 @@ async def explain_place(client: Client, pod: Object) -> tuple[list[str], dict[st
         "node": pod["spec"].get("nodeName"),
         "nodes": [
             {
-                "node": one.node,
-                "fits": one.fits,
-                "check": one.plugin,
-                "reasons": list(one.reasons),
-                "detail": one.detail,
+                "node": verdict.node,
+                "fits": verdict.fits,
+                "check": verdict.plugin,
+                "reasons": list(verdict.reasons),
+                "detail": verdict.detail,
             }
-            for one in verdicts
+            for verdict in verdicts
         ],
     }
 
 
 def lines(pod: Object, verdicts: list[NodeVerdict]) -> list[str]:
     name, node = pod["metadata"]["name"], pod["spec"].get("nodeName")
-    fitting = [one for one in verdicts if one.fits]
+    fitting = [verdict for verdict in verdicts if verdict.fits]
     lines = [headline(pod, len(verdicts), len(fitting))]
-    rows = [["  " + one.node, _mark(one, node), _why(one, node)] for one in _ordered(verdicts, node)[:MOST_NODES]]
+    rows = [
+        ["  " + verdict.node, _mark(verdict, node), _why(verdict, node)]
+        for verdict in _ordered(verdicts, node)[:MOST_NODES]
+    ]
     lines.append(table(rows, ["  NODE", "FITS", "WHY"]))
     if len(verdicts) > MOST_NODES:
         lines.append(f"  … and {len(verdicts) - MOST_NODES} more nodes")
@@ -73,7 +76,7 @@ def headline(pod: Object, nodes: int, fitting: int) -> str:
 
 
 def _ordered(verdicts: list[NodeVerdict], node: str | None) -> list[NodeVerdict]:
-    return sorted(verdicts, key=lambda one: (one.node != node, not one.fits, one.node))
+    return sorted(verdicts, key=lambda verdict: (verdict.node != node, not verdict.fits, verdict.node))
 
 
 def _mark(verdict: NodeVerdict, node: str | None) -> str:
@@ -89,9 +92,9 @@ def _why(verdict: NodeVerdict, node: str | None) -> str:
 
 
 def _help(name: str, verdicts: list[NodeVerdict]) -> str:
-    short = [one for one in verdicts if one.shortages]
+    short = [verdict for verdict in verdicts if verdict.shortages]
     if short:
-        nearest = min(short, key=lambda one: len(one.shortages))
-        missing = " and ".join(f"{one.missing} {one.resource}" for one in nearest.shortages)
+        nearest = min(short, key=lambda verdict: len(verdict.shortages))
+        missing = " and ".join(f"{shortage.missing} {shortage.resource}" for shortage in nearest.shortages)
         return f"Nearest: node {nearest.node} lacks {missing}. Shrink a pod there, or ask for less."
     return "No resource is lacking: labels, taints, affinity or ports refuse it (see above)."

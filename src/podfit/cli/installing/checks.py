@@ -33,7 +33,7 @@ async def old_server(client: Client) -> str:
 async def missing_rights(client: Client, bodies: list[Object]) -> list[str]:
     """The required permissions that the user lacks, in words."""
     wanted = list(dict.fromkeys((verb, *_place(body)) for body in bodies for verb in ("create", "patch")))
-    answers = await asyncio.gather(*(_allowed(client, *one) for one in wanted))
+    answers = await asyncio.gather(*(_allowed(client, *permission) for permission in wanted))
     return [
         f"{verb} {kind.plural}" + (f" in {namespace}" if namespace else "")
         for (verb, kind, namespace), allowed in zip(wanted, answers, strict=True)
@@ -86,5 +86,5 @@ async def other_autoscaler(client: Client, bodies: list[Object]) -> str:
 
 def _ours(found: Object, wanted: Object) -> bool:
     """Whether a Deployment is podfit's. Upstream's have the same names, but different containers and commands."""
-    theirs, ours = (one["spec"]["template"]["spec"]["containers"][0] for one in (found, wanted))
+    theirs, ours = (deployment["spec"]["template"]["spec"]["containers"][0] for deployment in (found, wanted))
     return bool(theirs.get("args", [])[:1] == ours["args"][:1])

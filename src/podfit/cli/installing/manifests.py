@@ -17,8 +17,10 @@ def manifests(what: str, image: str = "") -> list[Object]:
     listed = yaml.safe_load(folder.joinpath("kustomization.yaml").read_text())["resources"]
     found: list[Object] = []
     for name in listed:
-        found += [one for one in yaml.safe_load_all(folder.joinpath(*name.split("/")).read_text()) if one]
-    return [with_image(one, image) for one in found] if image else found
+        found += [
+            manifest for manifest in yaml.safe_load_all(folder.joinpath(*name.split("/")).read_text()) if manifest
+        ]
+    return [with_image(manifest, image) for manifest in found] if image else found
 
 
 def with_image(body: Object, image: str) -> Object:
@@ -27,7 +29,8 @@ def with_image(body: Object, image: str) -> Object:
     if not isinstance(template, dict) or "spec" not in template:
         return body
     containers = [
-        {**one, "image": image} if one.get("image") == _OWN_IMAGE else one for one in template["spec"]["containers"]
+        {**container, "image": image} if container.get("image") == _OWN_IMAGE else container
+        for container in template["spec"]["containers"]
     ]
     changed = {**template, "spec": {**template["spec"], "containers": containers}}
     return {**body, "spec": {**body["spec"], "template": changed}}
@@ -36,9 +39,9 @@ def with_image(body: Object, image: str) -> Object:
 def images(bodies: list[Object]) -> list[str]:
     """The images of the containers, each once."""
     found = [
-        one["image"]
+        container["image"]
         for body in bodies
         if body["kind"] == "Deployment"
-        for one in body["spec"]["template"]["spec"]["containers"]
+        for container in body["spec"]["template"]["spec"]["containers"]
     ]
     return list(dict.fromkeys(found))

@@ -21,10 +21,10 @@ async def works(client: Client, bodies: list[Object], report: Callable[[str], No
     try:
         async with asyncio.timeout(patience_s):
             while obstacles := await _obstacles(client, bodies):
-                for one in obstacles:
-                    if one not in reported:
-                        reported.add(one)
-                        report(one)
+                for obstacle in obstacles:
+                    if obstacle not in reported:
+                        reported.add(obstacle)
+                        report(obstacle)
                 await asyncio.sleep(_PAUSE_S)
     except TimeoutError:
         return False
@@ -46,7 +46,7 @@ async def _definition(client: Client, body: Object) -> list[str]:
     name = body["metadata"]["name"]
     found = await client.get(_DEFINITION, "", name)
     rows = (found.get("status") or {}).get("conditions") or []
-    if any(one["type"] == "Established" and one["status"] == "True" for one in rows):
+    if any(row["type"] == "Established" and row["status"] == "True" for row in rows):
         return []
     return [f"waiting for definition {name} to be established"]
 
@@ -72,12 +72,12 @@ def why_waiting(pod: Object) -> list[str]:
     """The reason why a pod's containers do not run, according to its status."""
     status, name = pod.get("status") or {}, pod["metadata"]["name"]
     found = [
-        f"pod {name}: {one['reason']}: {one.get('message', '')}"
-        for one in status.get("conditions") or []
-        if one["type"] == "PodScheduled" and one["status"] == "False" and one.get("reason")
+        f"pod {name}: {condition['reason']}: {condition.get('message', '')}"
+        for condition in status.get("conditions") or []
+        if condition["type"] == "PodScheduled" and condition["status"] == "False" and condition.get("reason")
     ]
-    for one in status.get("containerStatuses") or []:
-        waiting = (one.get("state") or {}).get("waiting") or {}
+    for container_status in status.get("containerStatuses") or []:
+        waiting = (container_status.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
             found.append(f"pod {name}: {waiting['reason']}: {waiting.get('message', '')}")
     return found

@@ -74,7 +74,7 @@ def amounts(option: str, listed: str) -> dict[str, str]:
     from podfit.compose import BadSetting
 
     found: dict[str, str] = {}
-    for part in filter(None, (one.strip() for one in listed.split(","))):
+    for part in filter(None, (item.strip() for item in listed.split(","))):
         name, _, value = part.partition("=")
         if name not in _RESERVABLE:
             raise BadSetting(f'{option} value failed to parse: cannot reserve "{name}" resource')
@@ -91,7 +91,7 @@ def feature_gates(listed: str) -> dict[str, bool]:
     from podfit.compose import BadSetting
 
     found: dict[str, bool] = {}
-    for part in filter(None, (one.strip() for one in listed.split(","))):
+    for part in filter(None, (item.strip() for item in listed.split(","))):
         name, equals, value = part.partition("=")
         if not equals:
             raise BadSetting(f"--feature-gates: missing bool value for {name}")

@@ -86,7 +86,9 @@ def pair_text(resources: Mapping[str, Any] | None, resource: str) -> str:
     most = (resources.get("limits") or {}).get(resource)
     if asked is None and most is None:
         return "-"
-    return "/".join("-" if one is None else amount_text(resource, number(resource, one)) for one in (asked, most))
+    return "/".join(
+        "-" if amount is None else amount_text(resource, number(resource, amount)) for amount in (asked, most)
+    )
 
 
 def percent(part: float, whole: float) -> str:

@@ -129,9 +129,9 @@ def print_object(output: str, value: Any) -> None:
 
 def _without_managed_fields(value: Any) -> Any:
     if isinstance(value, list):
-        return [_without_managed_fields(one) for one in value]
+        return [_without_managed_fields(item) for item in value]
     if isinstance(value, dict):
-        return {key: _without_managed_fields(one) for key, one in value.items() if key != "managedFields"}
+        return {key: _without_managed_fields(item) for key, item in value.items() if key != "managedFields"}
     return value
 
 

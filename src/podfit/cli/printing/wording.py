@@ -28,7 +28,9 @@ def sized_words(message: str) -> str:
         return message
     try:
         fields = json.loads("{" + tail)
-        sizes = [f"{one['name']} {size_text(one['resources'])}" for one in fields.get("containers") or ()]
+        sizes = [
+            f"{container['name']} {size_text(container['resources'])}" for container in fields.get("containers") or ()
+        ]
     except (ValueError, KeyError, TypeError):
         return message
     words = f"{head}: {'; '.join(sizes)}"
@@ -37,7 +39,7 @@ def sized_words(message: str) -> str:
 
 def size_text(resources: ObjectView | None) -> str:
     """A size as request/limit of each resource: `cpu 100m/200m memory 32Mi/64Mi`."""
-    parts = [f"{one} {pair_text(resources, one)}" for one in RESOURCES]
+    parts = [f"{resource} {pair_text(resources, resource)}" for resource in RESOURCES]
     return " ".join(part for part in parts if not part.endswith(" -")) or "nothing asked"
 
 
@@ -76,7 +78,11 @@ def chapter_words(numbers: ObjectView | None) -> str:
             parts += [f"{name} {size_text(size)}" for name, size in value.items()]
         elif key == "requests" and isinstance(value, Mapping):
             parts.append(
-                " ".join(f"{one} {amount_text(one, number(one, value[one]))}" for one in RESOURCES if one in value)
+                " ".join(
+                    f"{resource} {amount_text(resource, number(resource, value[resource]))}"
+                    for resource in RESOURCES
+                    if resource in value
+                )
             )
         elif key in ("memory_bytes", "memory_limit"):
             parts.append(f"memory limit {_limit(value)}")

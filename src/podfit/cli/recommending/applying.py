@@ -46,48 +46,48 @@ def steps(changed: Sequence[Change], templates: bool) -> tuple[list[ApplyStep], 
     """
     made: list[ApplyStep] = []
     left: list[str] = []
-    for one in changed:
-        patch = one.template
-        by_template = patch is not None and one.resizes_by_itself
+    for change in changed:
+        patch = change.template
+        by_template = patch is not None and change.resizes_by_itself
         if not by_template:
-            for pod in one.workload.pods:
-                step, why = _of_pod(one, pod)
+            for pod in change.workload.pods:
+                step, why = _of_pod(change, pod)
                 made += [step] if step is not None else []
                 left += why
         if patch is None:
             continue
-        if one.rolls_out and not templates:
-            left.append(f"{one.key}: the template stays, because its change would recreate the pods (--template)")
+        if change.rolls_out and not templates:
+            left.append(f"{change.key}: the template stays, because its change would recreate the pods (--template)")
             continue
-        kind = WELL_KNOWN[one.key.kind]
-        made.append(ApplyStep(f"{one.key} template", kind, one.key.namespace, one.key.name, "", patch))
+        kind = WELL_KNOWN[change.key.kind]
+        made.append(ApplyStep(f"{change.key} template", kind, change.key.namespace, change.key.name, "", patch))
     return made, left
 
 
-def _of_pod(one: Change, pod: Mapping[str, Any]) -> tuple[ApplyStep | None, list[str]]:
+def _of_pod(change: Change, pod: Mapping[str, Any]) -> tuple[ApplyStep | None, list[str]]:
     name = pod["metadata"]["name"]
     if (pod.get("status") or {}).get("qosClass") == BEST_EFFORT:
         return None, [f"pod/{name}: not resized in place: it has no requests, and its QoS class {BEST_EFFORT} stays"]
     containers: dict[str, list[dict[str, Any]]] = {}
     left: list[str] = []
-    for field_name, listed in one.containers.items():
+    for field_name, listed in change.containers.items():
         for patch in listed:
             container = _named(pod, field_name, patch["name"])
             if container is None:
                 continue
-            held = _too_small_in_place(container, one.sizes[field_name, patch["name"]])
+            held = _too_small_in_place(container, change.sizes[field_name, patch["name"]])
             if held:
                 left.append(f"pod/{name}: {patch['name']}: {held}")
                 continue
             containers.setdefault(field_name, []).append(patch)
     if not containers:
         return None, left
-    return ApplyStep(f"pod/{name}", POD, one.key.namespace, name, "resize", {"spec": containers}), left
+    return ApplyStep(f"pod/{name}", POD, change.key.namespace, name, "resize", {"spec": containers}), left
 
 
 def _named(pod: Mapping[str, Any], field_name: str, name: str) -> Mapping[str, Any] | None:
     listed = (pod.get("spec") or {}).get(field_name) or ()
-    return next((one for one in listed if one.get("name") == name), None)
+    return next((row for row in listed if row.get("name") == name), None)
 
 
 def _too_small_in_place(container: Mapping[str, Any], sizes: ContainerSizes) -> str:

@@ -18,9 +18,9 @@ POINTS = 420
 """The most points that are drawn: more than the chart has columns make no difference."""
 
 
-def chart(one: Finding, resource: str) -> str:
+def chart(finding: Finding, resource: str) -> str:
     """The SVG; "" if nothing was measured over time."""
-    curve = one.evidence.curve if one.evidence is not None else None
+    curve = finding.evidence.curve if finding.evidence is not None else None
     if curve is None:
         return ""
     high, mean = (curve.cpu, curve.cpu_mean) if resource == "cpu" else (curve.memory, curve.memory_mean)
@@ -28,11 +28,11 @@ def chart(one: Finding, resource: str) -> str:
     if not np.isfinite(high).any():
         return ""
     lines = [
-        (one.now.requests.get(resource), "request", "request"),
-        (one.now.limits.get(resource), "limit", "limit"),
-        (one.recommended.requests.get(resource), "fits", "recommended"),
+        (finding.now.requests.get(resource), "request", "request"),
+        (finding.now.limits.get(resource), "limit", "limit"),
+        (finding.recommended.requests.get(resource), "fits", "recommended"),
     ]
-    fits = one.recommended.requests.get(resource, 0)
+    fits = finding.recommended.requests.get(resource, 0)
     top = _top([amount for amount, _, _ in lines if amount], max(float(np.nanmax(high)) * unit, fits))
     parts = [
         _axis(resource, top, curve),
@@ -41,7 +41,7 @@ def chart(one: Finding, resource: str) -> str:
         *(_level(resource, amount, top, style, label) for amount, style, label in lines if amount and amount <= top),
         _beyond([f"{label} {amount_text(resource, amount)}" for amount, _, label in lines if amount and amount > top]),
     ]
-    title = f"{resource} of {one.container}: use, request, limit and recommendation"
+    title = f"{resource} of {finding.container}: use, request, limit and recommendation"
     return (
         f'<svg class="chart" role="img" aria-label="{title}" viewBox="0 0 {WIDTH} {HEIGHT}" data-resource="{resource}">'
         f"{''.join(parts)}</svg>"

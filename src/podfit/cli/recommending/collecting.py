@@ -52,7 +52,7 @@ class Filters:
         key = workload.key
         if self.kinds and key.kind.lower() not in self.kinds:
             return False
-        if self.names and not any(_named(key, one) for one in self.names):
+        if self.names and not any(_named(key, name) for name in self.names):
             return False
         return not self.selector or LabelSelector.parse(self.selector).matches(_labels(workload))
 
@@ -100,7 +100,7 @@ class Collector:
         """Collects the report. Raises NothingKnown if no source has data about any workload."""
         asked = self._asked
         every = await read_workloads(self._client, asked.namespace, self._remarks.notes.append)
-        self.workloads = {key: one for key, one in every.items() if asked.filters.let(one)}
+        self.workloads = {key: workload for key, workload in every.items() if asked.filters.let(workload)}
         known = await self._known(every) if self.workloads else {}
         if self.workloads and not any((key, name) in known for key, name in self._wanted()):
             raise NothingKnown(
@@ -124,7 +124,11 @@ class Collector:
         )
 
     def _wanted(self) -> Iterable[tuple[Key, str]]:
-        return ((key, one.get("name") or "") for key, work in self.workloads.items() for _, one in work.containers)
+        return (
+            (key, container.get("name") or "")
+            for key, work in self.workloads.items()
+            for _, container in work.containers
+        )
 
     async def _known(self, every: dict[Key, Workload]) -> Known:
         """Queries each source for the workloads about which the previous ones have no data."""
@@ -155,11 +159,11 @@ class Collector:
         return known
 
     def _lacking(self, known: Known) -> bool:
-        return any(one not in known for one in self._wanted())
+        return any(at not in known for at in self._wanted())
 
     def _first(self, source: str, known: Known, more: Known) -> Known:
         wanted = set(self._wanted())
-        new = {at: one for at, one in more.items() if at not in known}
+        new = {at: series for at, series in more.items() if at not in known}
         if any(at in wanted for at in new):
             self._used[source] = None
         return {**known, **new}
@@ -219,16 +223,18 @@ class Collector:
                 )
         if gatherer.impossible:
             notes.append(f"{gatherer.impossible} samples are above what any node has: left out")
-        newest = max((one.last for one in known.values()), default=0.0)
+        newest = max((series.last for series in known.values()), default=0.0)
         if known and self._clock.now() - newest > max(3600.0, 3 * plan.asking.config.history_resolution):
             hours = (self._clock.now() - newest) / 3600
             self._remarks.missing.append(f"the newest sample in Prometheus is {hours:.1f} hours old")
         wanted = {at: known[at] for at in self._wanted() if at in known}
-        gappy = _counted(at for at, one in wanted.items() if one.coverage < COMPLETE and at[0].kind not in RUN_AT_TIMES)
+        gappy = _counted(
+            at for at, series in wanted.items() if series.coverage < COMPLETE and at[0].kind not in RUN_AT_TIMES
+        )
         if gappy:
             self._remarks.missing.append(f"of {gappy} less than {COMPLETE:.0%} of the samples are there")
         for name in RESOURCES:
-            if found := _counted(at for at, one in wanted.items() if name not in one.used):
+            if found := _counted(at for at, series in wanted.items() if name not in series.used):
                 self._remarks.missing.append(f"of {found} no {name} sample can be used")
 
 

@@ -86,7 +86,7 @@ def _parts(report: Report) -> Iterator[str]:
     yield from _words(report)
     yield _tiles(report)
     yield '<p><input id="find" type="search" placeholder="Show only names with …" aria-label="Filter by name"></p>'
-    measured = [at for at, one in enumerate(report.findings) if one.evidence is not None]
+    measured = [at for at, finding in enumerate(report.findings) if finding.evidence is not None]
     shown = measured[:CHARTS]
     yield _table(report, set(shown))
     yield _legend() if shown else ""
@@ -100,10 +100,10 @@ def _parts(report: Report) -> Iterator[str]:
 
 def _words(report: Report) -> Iterator[str]:
     if report.missing:
-        items = "".join(f"<li>{escape(one)}</li>" for one in report.missing)
+        items = "".join(f"<li>{escape(item)}</li>" for item in report.missing)
         yield f'<div class="warn" id="partial"><b>This report is partial.</b><ul>{items}</ul></div>'
     if report.notes:
-        items = "".join(f"<li>{escape(one)}</li>" for one in report.notes)
+        items = "".join(f"<li>{escape(note)}</li>" for note in report.notes)
         yield f'<ul class="soft">{items}</ul>'
 
 
@@ -138,22 +138,28 @@ def _table(report: Report, charted: Collection[int]) -> str:
     heads += ["A month"] if report.prices.given else []
     heads += ["Risk", "Confidence"]
     numbers = {"Pods", "CPU", "Memory", "Wasted CPU", "Wasted memory", "A month"}
-    top = "".join(f'<th class="{"n" if one in numbers else ""}">{one}</th>' for one in heads)
-    rows = "".join(_row(report, one, at if at in charted else None) for at, one in enumerate(report.findings))
+    top = "".join(f'<th class="{"n" if head in numbers else ""}">{head}</th>' for head in heads)
+    rows = "".join(_row(report, finding, at if at in charted else None) for at, finding in enumerate(report.findings))
     return f'<div class="scroll"><table id="all"><thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
-def _row(report: Report, one: Finding, chart_at: int | None) -> str:
-    name = escape(str(one.key))
+def _row(report: Report, finding: Finding, chart_at: int | None) -> str:
+    name = escape(str(finding.key))
     name = name if chart_at is None else f'<a href="#c{chart_at}">{name}</a>'
-    cells = [f"<td>{name}</td>", f"<td>{escape(one.container)}</td>", _number(str(one.replicas), one.replicas)]
+    cells = [
+        f"<td>{name}</td>",
+        f"<td>{escape(finding.container)}</td>",
+        _number(str(finding.replicas), finding.replicas),
+    ]
     for resource in RESOURCES:
-        cells.append(_number(change_text(resource, one.now, one.recommended), one.now.requests.get(resource)))
-    cells += [_number(waste_text(one, resource), one.wasted(resource)) for resource in RESOURCES]
-    cells += [_number(cost_text(cost := one.monthly(report.prices)), cost)] if report.prices.given else []
-    cells.append(f'<td class="risk">{escape(", ".join(one.risks))}</td>')
-    cells.append(f"<td>{escape(confidence_text(one))}</td>")
-    return f'<tr data-name="{escape(_name(one))}">{"".join(cells)}</tr>'
+        cells.append(
+            _number(change_text(resource, finding.now, finding.recommended), finding.now.requests.get(resource))
+        )
+    cells += [_number(waste_text(finding, resource), finding.wasted(resource)) for resource in RESOURCES]
+    cells += [_number(cost_text(cost := finding.monthly(report.prices)), cost)] if report.prices.given else []
+    cells.append(f'<td class="risk">{escape(", ".join(finding.risks))}</td>')
+    cells.append(f"<td>{escape(confidence_text(finding))}</td>")
+    return f'<tr data-name="{escape(_name(finding))}">{"".join(cells)}</tr>'
 
 
 def _number(text: str, value: float | None) -> str:
@@ -161,26 +167,27 @@ def _number(text: str, value: float | None) -> str:
     return f'<td class="n" data-v="{"" if value is None else value}">{escape(text)}</td>'
 
 
-def _name(one: Finding) -> str:
-    return f"{one.key} {one.container}".lower()
+def _name(finding: Finding) -> str:
+    return f"{finding.key} {finding.container}".lower()
 
 
-def _box(one: Finding, at: int) -> str:
+def _box(finding: Finding, at: int) -> str:
     figures = []
     for resource in RESOURCES:
-        drawn = chart(one, resource)
+        drawn = chart(finding, resource)
         if drawn:
-            limits = limit_text(resource, one.now, one.recommended)
-            words = f"{resource}: request {change_text(resource, one.now, one.recommended)}, limit {limits}"
+            limits = limit_text(resource, finding.now, finding.recommended)
+            words = f"{resource}: request {change_text(resource, finding.now, finding.recommended)}, limit {limits}"
             figures.append(f"<figure>{drawn}<figcaption>{escape(words)}</figcaption></figure>")
-    reasons = "".join(f"<li>{escape(words)}</li>" for words in (*one.why, *one.notes))
-    used = one.evidence.used if one.evidence is not None else {}
+    reasons = "".join(f"<li>{escape(words)}</li>" for words in (*finding.why, *finding.notes))
+    used = finding.evidence.used if finding.evidence is not None else {}
     seen = ", ".join(f"{name} {amount_text(name, amount)}" for name, amount in used.items())
-    risk = f' <span class="risk">{escape(", ".join(one.risks))}</span>' if one.risks else ""
-    pods = f"{one.replicas} pod{'' if one.replicas == 1 else 's'}"
+    risk = f' <span class="risk">{escape(", ".join(finding.risks))}</span>' if finding.risks else ""
+    pods = f"{finding.replicas} pod{'' if finding.replicas == 1 else 's'}"
     return (
-        f'<section class="box" id="c{at}" data-name="{escape(_name(one))}">'
-        f"<h2>{escape(str(one.key))}, {escape(one.container)}{risk}</h2>"
+        f'<section class="box" id="c{at}" data-name="{escape(_name(finding))}">'
+        f"<h2>{escape(str(finding.key))}, {escape(finding.container)}{risk}</h2>"
         f'<div class="soft">{pods}, used {escape(seen or "nothing")}, confidence '
-        f'{escape(confidence_text(one))}</div><div class="pair">{"".join(figures)}</div><ul>{reasons}</ul></section>'
+        f"{escape(confidence_text(finding))}</div>"
+        f'<div class="pair">{"".join(figures)}</div><ul>{reasons}</ul></section>'
     )

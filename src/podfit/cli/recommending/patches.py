@@ -65,11 +65,11 @@ def changes(
 ) -> list[Change]:
     """The changes, in the report's order. Containers with less than `confidence` are not changed."""
     made: dict[Key, dict[tuple[str, str], ContainerSizes]] = {}
-    for one in listed:
-        known = one.evidence.confidence if one.evidence is not None else "none"
-        sizes = one.changes(least)
+    for finding in listed:
+        known = finding.evidence.confidence if finding.evidence is not None else "none"
+        sizes = finding.changes(least)
         if sizes.requests and RANKS[known] >= RANKS[confidence]:
-            made.setdefault(one.key, {})[one.field_name, one.container] = sizes
+            made.setdefault(finding.key, {})[finding.field_name, finding.container] = sizes
     return [Change(workloads[key], sizes) for key, sizes in made.items()]
 
 
@@ -79,15 +79,15 @@ def files(changed: Iterable[Change]) -> tuple[dict[str, Any], list[str]]:
     """
     made: dict[str, Any] = {}
     left: list[str] = []
-    for one in changed:
-        patch = one.template
+    for change in changed:
+        patch = change.template
         if patch is None:
-            left.append(f"{one.key}: {_no_template(one)}")
+            left.append(f"{change.key}: {_no_template(change)}")
             continue
-        kind = WELL_KNOWN[one.key.kind]
+        kind = WELL_KNOWN[change.key.kind]
         head = {"apiVersion": kind.api_version, "kind": kind.kind}
-        meta = {"metadata": {"name": one.key.name, "namespace": one.key.namespace}}
-        made[f"{one.key.namespace}-{one.key.kind.lower()}-{one.key.name}.yaml"] = {**head, **meta, **patch}
+        meta = {"metadata": {"name": change.key.name, "namespace": change.key.namespace}}
+        made[f"{change.key.namespace}-{change.key.kind.lower()}-{change.key.name}.yaml"] = {**head, **meta, **patch}
     if made:
         listed = [{"path": name} for name in sorted(made)]
         head = {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component"}
@@ -95,22 +95,22 @@ def files(changed: Iterable[Change]) -> tuple[dict[str, Any], list[str]]:
     return made, left
 
 
-def _no_template(one: Change) -> str:
-    if one.key.kind == "Pod":
+def _no_template(change: Change) -> str:
+    if change.key.kind == "Pod":
         return "a pod without an owner has no template; --apply resizes it in place"
-    if one.key.kind == "Job":
+    if change.key.kind == "Job":
         return "the template of a Job cannot be changed"
-    return f"its template belongs to a {one.key.kind}, which podfit does not know"
+    return f"its template belongs to a {change.key.kind}, which podfit does not know"
 
 
-def diff(one: Change) -> str:
+def diff(change: Change) -> str:
     """The sizes of the changed containers, as a unified diff."""
     import yaml
 
     before: dict[str, list[dict[str, Any]]] = {}
     after: dict[str, list[dict[str, Any]]] = {}
-    for field_name, container in one.workload.containers:
-        sizes = one.sizes.get((field_name, container.get("name") or ""))
+    for field_name, container in change.workload.containers:
+        sizes = change.sizes.get((field_name, container.get("name") or ""))
         if sizes is not None:
             written = container.get("resources") or {}
             merged = {
@@ -121,4 +121,6 @@ def diff(one: Change) -> str:
             before.setdefault(field_name, []).append({"name": container["name"], "resources": written})
             after.setdefault(field_name, []).append({"name": container["name"], "resources": merged})
     old, new = (yaml.safe_dump(side, sort_keys=False).splitlines() for side in (before, after))
-    return "\n".join(difflib.unified_diff(old, new, f"now/{one.key}", f"recommended/{one.key}", n=99, lineterm=""))
+    return "\n".join(
+        difflib.unified_diff(old, new, f"now/{change.key}", f"recommended/{change.key}", n=99, lineterm="")
+    )

@@ -28,11 +28,11 @@ def limit_text(resource: str, now: ContainerSizes, fits: ContainerSizes) -> str:
     return shown[0] if shown[0] == shown[1] else " → ".join(shown)
 
 
-def waste_text(one: Finding, resource: str) -> str:
+def waste_text(finding: Finding, resource: str) -> str:
     """The waste as text: `-` if nothing is requested, `?` if there is no recommendation."""
-    amount = one.wasted(resource)
+    amount = finding.wasted(resource)
     if amount is None:
-        return "?" if one.unknown(resource) else "-"
+        return "?" if finding.unknown(resource) else "-"
     return f"-{amount_text(resource, -amount)}" if amount < 0 else amount_text(resource, amount)
 
 
@@ -51,30 +51,33 @@ def as_table(report: Report, wide: bool, everywhere: bool) -> str:
     header += ["CPU LIMIT", "MEMORY LIMIT", "USED CPU", "USED MEMORY"] if wide else []
     header += ["WASTED CPU", "WASTED MEMORY", *(["A MONTH"] if report.prices.given else []), "RISK", "CONFIDENCE"]
     header += ["SOURCE", "WHY"] if wide else []
-    return table([_cells(report, one, wide, everywhere) for one in report.findings], header)
+    return table([_cells(report, finding, wide, everywhere) for finding in report.findings], header)
 
 
-def _cells(report: Report, one: Finding, wide: bool, everywhere: bool) -> list[str]:
-    cells = [one.key.namespace] if everywhere else []
-    cells += [f"{one.key.kind.lower()}/{one.key.name}", one.container, str(one.replicas)]
-    cells += [change_text(resource, one.now, one.recommended) for resource in RESOURCES]
+def _cells(report: Report, finding: Finding, wide: bool, everywhere: bool) -> list[str]:
+    cells = [finding.key.namespace] if everywhere else []
+    cells += [f"{finding.key.kind.lower()}/{finding.key.name}", finding.container, str(finding.replicas)]
+    cells += [change_text(resource, finding.now, finding.recommended) for resource in RESOURCES]
     if wide:
-        used = one.evidence.used if one.evidence is not None else {}
-        cells += [limit_text(resource, one.now, one.recommended) for resource in RESOURCES]
+        used = finding.evidence.used if finding.evidence is not None else {}
+        cells += [limit_text(resource, finding.now, finding.recommended) for resource in RESOURCES]
         cells += [amount_text(resource, used.get(resource)) for resource in RESOURCES]
-    cells += [waste_text(one, resource) for resource in RESOURCES]
-    cells += [cost_text(one.monthly(report.prices))] if report.prices.given else []
-    cells += [", ".join(one.risks) or "-", confidence_text(one)]
+    cells += [waste_text(finding, resource) for resource in RESOURCES]
+    cells += [cost_text(finding.monthly(report.prices))] if report.prices.given else []
+    cells += [", ".join(finding.risks) or "-", confidence_text(finding)]
     if wide:
-        cells += [one.evidence.source if one.evidence is not None else "-", "; ".join((*one.why, *one.notes)) or "-"]
+        cells += [
+            finding.evidence.source if finding.evidence is not None else "-",
+            "; ".join((*finding.why, *finding.notes)) or "-",
+        ]
     return cells
 
 
-def confidence_text(one: Finding) -> str:
-    if one.evidence is None:
+def confidence_text(finding: Finding) -> str:
+    if finding.evidence is None:
         return "none"
-    days = one.evidence.days
-    return f"{one.evidence.confidence} ({f'{days:.1f}d' if days >= 1 else f'{days * 24:.1f}h'})"
+    days = finding.evidence.days
+    return f"{finding.evidence.confidence} ({f'{days:.1f}d' if days >= 1 else f'{days * 24:.1f}h'})"
 
 
 def summary(report: Report) -> str:
@@ -103,34 +106,34 @@ def as_csv(report: Report) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_HEADER)
-    for one in report.findings:
-        known = one.evidence
+    for finding in report.findings:
+        known = finding.evidence
         used = known.used if known is not None else {}
         sizes = [
             amounts.get(resource)
-            for size in (one.now, one.recommended)
+            for size in (finding.now, finding.recommended)
             for resource in RESOURCES
             for amounts in (size.requests, size.limits)
         ]
         writer.writerow(
             [
-                *one.key[:1],
-                one.key.kind,
-                one.key.name,
-                one.container,
-                one.replicas,
+                *finding.key[:1],
+                finding.key.kind,
+                finding.key.name,
+                finding.container,
+                finding.replicas,
                 *sizes,
                 used.get("cpu"),
                 used.get("memory"),
-                one.wasted("cpu"),
-                one.wasted("memory"),
-                f"{cost:.4f}" if report.prices.given and (cost := one.monthly(report.prices)) is not None else None,
-                ", ".join(one.risks),
+                finding.wasted("cpu"),
+                finding.wasted("memory"),
+                f"{cost:.4f}" if report.prices.given and (cost := finding.monthly(report.prices)) is not None else None,
+                ", ".join(finding.risks),
                 known.confidence if known is not None else "none",
                 f"{known.days:.2f}" if known is not None else None,
                 known.source if known is not None else None,
                 "yes" if report.missing else "no",
-                "; ".join((*one.why, *one.notes)),
+                "; ".join((*finding.why, *finding.notes)),
             ]
         )
     return out.getvalue()
@@ -149,7 +152,7 @@ def as_data(report: Report) -> dict[str, Any]:
         "notes": list(report.notes),
         "wasted": {name: None if (all_ := report.total(name)) is None else quantity(name, all_) for name in RESOURCES},
         **_cost(report, report.monthly),
-        "containers": [_data(report, one) for one in report.findings],
+        "containers": [_data(report, finding) for finding in report.findings],
     }
 
 
@@ -157,29 +160,29 @@ def _cost(report: Report, cost: float | None) -> dict[str, float | None]:
     return {"monthlyCost": None if cost is None else round(cost, 4)} if report.prices.given else {}
 
 
-def _data(report: Report, one: Finding) -> dict[str, Any]:
-    known = one.evidence
+def _data(report: Report, finding: Finding) -> dict[str, Any]:
+    known = finding.evidence
     return {
-        "namespace": one.key.namespace,
-        "kind": one.key.kind,
-        "name": one.key.name,
-        "container": one.container,
-        "pods": one.replicas,
-        "now": resources(one.now),
-        "recommended": resources(one.recommended) if one.recommended.requests else None,
-        "wasted": {name: quantity(name, amount) for name in RESOURCES if (amount := one.wasted(name)) is not None},
-        **_cost(report, one.monthly(report.prices)),
-        "risks": list(one.risks),
+        "namespace": finding.key.namespace,
+        "kind": finding.key.kind,
+        "name": finding.key.name,
+        "container": finding.container,
+        "pods": finding.replicas,
+        "now": resources(finding.now),
+        "recommended": resources(finding.recommended) if finding.recommended.requests else None,
+        "wasted": {name: quantity(name, amount) for name in RESOURCES if (amount := finding.wasted(name)) is not None},
+        **_cost(report, finding.monthly(report.prices)),
+        "risks": list(finding.risks),
         "confidence": known.confidence if known is not None else "none",
-        "evidence": _evidence(one),
-        **({"runtime": one.heap.words} if one.heap is not None else {}),
-        "why": list(one.why),
-        "notes": list(one.notes),
+        "evidence": _evidence(finding),
+        **({"runtime": finding.heap.words} if finding.heap is not None else {}),
+        "why": list(finding.why),
+        "notes": list(finding.notes),
     }
 
 
-def _evidence(one: Finding) -> dict[str, Any] | None:
-    known = one.evidence
+def _evidence(finding: Finding) -> dict[str, Any] | None:
+    known = finding.evidence
     if known is None:
         return None
     return {
@@ -198,5 +201,7 @@ def _evidence(one: Finding) -> dict[str, Any] | None:
 def resources(sizes: ContainerSizes) -> dict[str, dict[str, str]]:
     made = {"requests": sizes.requests, "limits": sizes.limits}
     return {
-        kind: {name: quantity(name, one) for name, one in amounts.items()} for kind, amounts in made.items() if amounts
+        kind: {name: quantity(name, amount) for name, amount in amounts.items()}
+        for kind, amounts in made.items()
+        if amounts
     }

@@ -45,7 +45,7 @@ class Followed:
 
     @property
     def over(self) -> bool:
-        return all(one.done or one.refused or one is GONE for one in self.steps.values())
+        return all(step.done or step.refused or step is GONE for step in self.steps.values())
 
 
 class Show:

@@ -48,7 +48,9 @@ def overwrites(vpa: Object, plan: PlannedResize) -> str:
     """The warning, "" if the autoscaler does not control this container or these resources."""
     policy = container_policy(vpa, plan.container)
     touched = {change.resource for change in plan.changes}
-    controlled = [one for one in ("cpu", "memory") if one in touched and one in controlled_resources(policy)]
+    controlled = [
+        resource for resource in ("cpu", "memory") if resource in touched and resource in controlled_resources(policy)
+    ]
     if scaling_off(policy) or not controlled:
         return ""
     name = vpa["metadata"]["name"]

@@ -39,8 +39,8 @@ class Change:
     def __str__(self) -> str:
         word = "request" if self.kind == "requests" else "limit"
         before, after = (
-            amount_text(self.resource, number(self.resource, one)) if one is not None else "unset"
-            for one in (self.before, self.after)
+            amount_text(self.resource, number(self.resource, amount)) if amount is not None else "unset"
+            for amount in (self.before, self.after)
         )
         return f"{self.resource} {word} {before} → {after}"
 
@@ -100,12 +100,12 @@ def _container(pod: Object, wanted: str) -> tuple[str, Object]:
         regular = [pair for pair in known if pair[0] == "containers"]
         if len(regular) == 1:
             return regular[0]
-        choice = ", ".join(one["name"] for _, one in known)
+        choice = ", ".join(listed["name"] for _, listed in known)
         raise CannotResize(f"pod/{name} has several containers: choose one with -c ({choice})")
     for field_name, container in known:
         if container["name"] == wanted:
             return field_name, container
-    names = [one["name"] for _, one in known]
+    names = [listed["name"] for _, listed in known]
     near = difflib.get_close_matches(wanted, names, 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise CannotResize(f"pod/{name} has no container {wanted!r}: it has {', '.join(names)}{hint}")
@@ -113,7 +113,11 @@ def _container(pod: Object, wanted: str) -> tuple[str, Object]:
 
 def _all_containers(pod: Object) -> list[tuple[str, Object]]:
     spec = pod["spec"]
-    return [(field_name, one) for field_name in ("containers", "initContainers") for one in spec.get(field_name) or ()]
+    return [
+        (field_name, container)
+        for field_name in ("containers", "initContainers")
+        for container in spec.get(field_name) or ()
+    ]
 
 
 def _changes(resources: Mapping[str, Any], request: RequestedSizes) -> tuple[Change, ...]:
@@ -145,7 +149,9 @@ def _equal(one: str | None, other: str | None) -> bool:
 
 def _with(pod: Object, field_name: str, name: str, changes: tuple[Change, ...]) -> Object:
     spec = dict(pod["spec"])
-    spec[field_name] = [_sized(one, changes) if one["name"] == name else one for one in spec[field_name]]
+    spec[field_name] = [
+        _sized(container, changes) if container["name"] == name else container for container in spec[field_name]
+    ]
     return {**pod, "spec": spec}
 
 
@@ -160,7 +166,7 @@ def _sized(container: Object, changes: tuple[Change, ...]) -> Object:
 
 
 def _within_limits(pod: Object, field_name: str, name: str, request: RequestedSizes) -> None:
-    container = next(one for one in pod["spec"][field_name] if one["name"] == name)
+    container = next(candidate for candidate in pod["spec"][field_name] if candidate["name"] == name)
     resources = container["resources"] if container.get("resources") else {}
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for resource in RESOURCES:
@@ -192,9 +198,11 @@ def _same_class(before: Object, after: Object, container: str, changes: tuple[Ch
 
 def _warnings(pod: Object, container: Object, changes: tuple[Change, ...]) -> tuple[str, ...]:
     found = ["the pod is terminating: it is resized only as far as there is time"] if _terminating(pod) else []
-    policies = {one["resourceName"]: one["restartPolicy"] for one in container.get("resizePolicy") or ()}
+    policies = {policy["resourceName"]: policy["restartPolicy"] for policy in container.get("resizePolicy") or ()}
     touched = {change.resource for change in changes}
-    restarting = [one for one in RESOURCES if one in touched and policies.get(one) == "RestartContainer"]
+    restarting = [
+        resource for resource in RESOURCES if resource in touched and policies.get(resource) == "RestartContainer"
+    ]
     if restarting:
         which = " and ".join(restarting)
         found.append(f"container {container['name']} will restart: its resizePolicy for {which} is RestartContainer")

@@ -78,13 +78,17 @@ def _reached(row: Object, stage: str) -> bool:
         return False
     for kind in ("requests", "limits"):
         named = has.get(kind) or {}
-        if not _equal({name: one for name, one in (wanted.get(kind) or {}).items() if name in named}, named):
+        if not _equal({name: amount for name, amount in (wanted.get(kind) or {}).items() if name in named}, named):
             return False
     return True
 
 
 def _equal(wanted: Mapping[str, Any], has: Mapping[str, Any]) -> bool:
-    return all(number(one, wanted.get(one)) == number(one, has.get(one)) for one in RESOURCES if one in wanted)
+    return all(
+        number(resource, wanted.get(resource)) == number(resource, has.get(resource))
+        for resource in RESOURCES
+        if resource in wanted
+    )
 
 
 def bar(step: ResizeStage, width: int = 4) -> str:

@@ -119,19 +119,19 @@ def as_object(runs: list[Named]) -> dict[str, Any]:
         },
         "runs": [
             {
-                "policy": one.policy,
-                "mode": one.mode,
-                "cluster": one.cluster(),
-                "resources": {result.resource: _resource(one, result) for result in one.results()},
+                "policy": run.policy,
+                "mode": run.mode,
+                "cluster": run.cluster(),
+                "resources": {result.resource: _resource(run, result) for result in run.results()},
             }
-            for one in runs
+            for run in runs
         ],
     }
 
 
-def _resource(one: Named, result: Result) -> dict[str, Any]:
-    workloads = one.run.scenario.workloads
+def _resource(run: Named, result: Result) -> dict[str, Any]:
+    workloads = run.run.scenario.workloads
     return {
-        "total": one.row(result),
-        "workloads": [{"name": workload.name, **one.row(result, at)} for at, workload in enumerate(workloads)],
+        "total": run.row(result),
+        "workloads": [{"name": workload.name, **run.row(result, at)} for at, workload in enumerate(workloads)],
     }

@@ -17,29 +17,29 @@ CLUSTER_HEADS = (
 
 
 def totals(runs: list[Named]) -> list[list[str]]:
-    return [row_cells(one.label, result.resource, one.row(result)) for one in runs for result in one.results()]
+    return [row_cells(run.label, result.resource, run.row(result)) for run in runs for result in run.results()]
 
 
 def each(runs: list[Named]) -> list[list[str]]:
     """The table with a row for each workload, whose name is in the first column."""
     return [
-        [workload.name, *row_cells(one.label, result.resource, one.row(result, at))]
-        for one in runs
-        for result in one.results()
-        for at, workload in enumerate(one.run.scenario.workloads)
+        [workload.name, *row_cells(run.label, result.resource, run.row(result, at))]
+        for run in runs
+        for result in run.results()
+        for at, workload in enumerate(run.run.scenario.workloads)
     ]
 
 
 def clusters(runs: list[Named]) -> list[list[str]]:
-    return [_cluster(one) for one in runs]
+    return [_cluster(run) for run in runs]
 
 
-def _cluster(one: Named) -> list[str]:
-    found = one.cluster()
+def _cluster(run: Named) -> list[str]:
+    found = run.cluster()
     causes = {cause: count for cause, count in found["evictions"].items() if count}
     listed = ", ".join(f"{cause} {count}" for cause, count in causes.items())
     return [
-        one.label,
+        run.label,
         f"{sum(causes.values())} ({listed})" if listed else "0",
         str(found["oomKills"]),
         str(found["resizes"]),
@@ -68,5 +68,5 @@ def _parts(runs: list[Named]) -> Iterator[str]:
     yield page.html_table(HEADS, totals(runs))
     yield page.html_table(CLUSTER_HEADS, clusters(runs))
     yield '<p class="soft">Charts show the mean of the pods of a workload: what they asked for, and their requests.</p>'
-    yield from page.charts(history_of(runs[0].run), [result for one in runs for result in one.results()])
+    yield from page.charts(history_of(runs[0].run), [result for run in runs for result in run.results()])
     yield "</main></body></html>\n"

@@ -47,7 +47,7 @@ def _read(field: str, path: Path, step_s: float) -> dict[str, Trace]:
     except BadHistory as error:
         raise BadScenario(f"{field}: {error}") from error
     series = history.series
-    return {name: Trace(np.asarray(one.usage, np.float32), one.step_s) for name, one in series.items()}
+    return {name: Trace(np.asarray(usage.usage, np.float32), usage.step_s) for name, usage in series.items()}
 
 
 def _percents(path: Path) -> dict[str, Trace]:

@@ -65,7 +65,9 @@ def vpa_objects(given: Iterable[tuple[Object, list[Recommendation]]]) -> list[Ob
             **_headed(VPA, vpa["metadata"]["name"], vpa["metadata"]["namespace"]),
             "updateMode": update_mode(vpa),
             "recommendations": [
-                {"containerName": one.container, **one.data()} for one in recommendations if one.target is not None
+                {"containerName": recommendation.container, **recommendation.data()}
+                for recommendation in recommendations
+                if recommendation.target is not None
             ],
         }
         for vpa, recommendations in given

@@ -37,17 +37,17 @@ class Recommendation:
     def off(self) -> int:
         if self.target is None:
             return 0
-        return sum(abs(one - self.target) > TOLERANCE * max(one, 1) for one in self.now)
+        return sum(abs(request - self.target) > TOLERANCE * max(request, 1) for request in self.now)
 
     def cells(self) -> list[str]:
-        shown = [amount_text(self.resource, one) for one in (self.lower, self.target)]
+        shown = [amount_text(self.resource, amount) for amount in (self.lower, self.target)]
         shown.append("none yet" if self.unbounded else amount_text(self.resource, self.upper))
         return [self.vpa, self.mode, self.container, self.resource, self._now(), *shown, f"{self.off}/{len(self.now)}"]
 
     def _now(self) -> str:
         if not self.now:
             return "-"
-        low, high = (amount_text(self.resource, one) for one in (min(self.now), max(self.now)))
+        low, high = (amount_text(self.resource, request) for request in (min(self.now), max(self.now)))
         return low if low == high else f"{low}..{high}"
 
     @property
@@ -61,8 +61,8 @@ class Recommendation:
         bounds = {"lowerBound": self.lower, "target": self.target, "upperBound": None if self.unbounded else self.upper}
         return {
             "resource": self.resource,
-            "requests": [quantity(self.resource, one) for one in self.now],
-            **{name: quantity(self.resource, one) for name, one in bounds.items() if one is not None},
+            "requests": [quantity(self.resource, request) for request in self.now],
+            **{name: quantity(self.resource, amount) for name, amount in bounds.items() if amount is not None},
             "podsOffTarget": self.off,
         }
 
@@ -96,12 +96,12 @@ async def recommendations(client: Client, vpa: Object) -> list[Recommendation]:
     if not given:
         return [Recommendation(name, mode, "-", "-", (), None, None, None)]
     found = []
-    for one in given:
+    for row in given:
         for resource in RESOURCES:
-            if resource in (one.get("target") or {}):
-                numbers = [_bound(one, bound, resource) for bound in ("lowerBound", "target", "upperBound")]
-                now = tuple(_requests(mine, one["containerName"], resource))
-                found.append(Recommendation(name, mode, one["containerName"], resource, now, *numbers))
+            if resource in (row.get("target") or {}):
+                numbers = [_bound(row, bound, resource) for bound in ("lowerBound", "target", "upperBound")]
+                now = tuple(_requests(mine, row["containerName"], resource))
+                found.append(Recommendation(name, mode, row["containerName"], resource, now, *numbers))
     return found
 
 
@@ -112,8 +112,8 @@ def _bound(entry: Object, bound: str, resource: str) -> int | None:
 
 def _requests(pods: list[Object], container: str, resource: str) -> list[int]:
     return [
-        number(resource, ((one.get("resources") or {}).get("requests") or {}).get(resource))
+        number(resource, ((member.get("resources") or {}).get("requests") or {}).get(resource))
         for pod in pods
-        for one in pod["spec"]["containers"]
-        if one["name"] == container
+        for member in pod["spec"]["containers"]
+        if member["name"] == container
     ]

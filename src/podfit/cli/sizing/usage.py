@@ -83,13 +83,13 @@ async def pod_metrics(
     listed = await _listed(client, POD_METRICS, namespace, query, report)
     if listed is None:
         return None
-    return {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in listed}
+    return {(item["metadata"]["namespace"], item["metadata"]["name"]): item for item in listed}
 
 
 async def node_metrics(client: Client, report: Report = _ignore) -> dict[str, Object] | None:
     """Usage of nodes by name, otherwise like `pod_metrics`."""
     listed = await _listed(client, NODE_METRICS, "", {}, report)
-    return None if listed is None else {one["metadata"]["name"]: one for one in listed}
+    return None if listed is None else {item["metadata"]["name"]: item for item in listed}
 
 
 async def _listed(
@@ -111,7 +111,8 @@ def container_uses(pods: list[Object], metrics: Mapping[tuple[str, str], Object]
             continue
         key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
         measured = {
-            one["name"]: amounts_of(one["usage"]) for one in ((metrics or {}).get(key) or {}).get("containers", ())
+            usage["name"]: amounts_of(usage["usage"])
+            for usage in ((metrics or {}).get(key) or {}).get("containers", ())
         }
         for container in _running(pod):
             found.append(_use(pod, key, container, measured.get(container["name"])))
@@ -119,7 +120,9 @@ def container_uses(pods: list[Object], metrics: Mapping[tuple[str, str], Object]
 
 
 def _running(pod: Object) -> list[Object]:
-    sidecars = [one for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    sidecars = [
+        container for container in pod["spec"].get("initContainers") or () if container.get("restartPolicy") == "Always"
+    ]
     return [*sidecars, *pod["spec"]["containers"]]
 
 
@@ -127,10 +130,10 @@ def _use(pod: Object, key: tuple[str, str], container: Object, used: Amounts | N
     status = pod.get("status") or {}
     seen: Object = next(
         (
-            one
+            item
             for field_name in ("containerStatuses", "initContainerStatuses")
-            for one in status.get(field_name) or ()
-            if one["name"] == container["name"]
+            for item in status.get(field_name) or ()
+            if item["name"] == container["name"]
         ),
         {},
     )

@@ -61,7 +61,7 @@ async def _refusals(client: Client, bodies: list[Object], without_metrics: bool)
     if why := await checks.old_server(client):
         return [why]
     if missing := await checks.missing_rights(client, bodies):
-        return [f"you may not {one}" for one in missing]
+        return [f"you may not {permission}" for permission in missing]
     if why := await checks.other_autoscaler(client, bodies):
         return [why]
     why = await checks.missing_metrics(client)

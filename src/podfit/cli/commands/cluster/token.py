@@ -83,8 +83,8 @@ def list_(output: DataOutput = "", context: Context = "", kubeconfig: Kubeconfig
             note("No tokens found")
         else:
             rows = [
-                (one["token"], _left(one["expires"]), one["expires"] or "<never>", ",".join(one["usages"]))
-                for one in tokens
+                (token["token"], _left(token["expires"]), token["expires"] or "<never>", ",".join(token["usages"]))
+                for token in tokens
             ]
             say(table(rows, ["TOKEN", "TTL", "EXPIRES", "USAGES"]))
         return 0

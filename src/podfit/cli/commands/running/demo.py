@@ -55,7 +55,7 @@ def _choose(runtime: str) -> tuple[str, list[str]]:
         return "fake", ["Fake runtime, as asked: the pods below are simulated, nothing really runs."]
     return "fake", [
         "Fake runtime: the pods below are simulated, because real ones cannot run here:",
-        *(f"  - {one}" for one in missing),
+        *(f"  - {item}" for item in missing),
         "What would change it: run as root on a machine with writable cgroups (sudo make run).",
     ]
 

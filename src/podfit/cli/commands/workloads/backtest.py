@@ -102,7 +102,7 @@ def report(
         return
     options = dict(locals())
     check_format(output, FORMATS)
-    if sum(bool(one) for one in (series, csv, local, prometheus)) != 1:
+    if sum(bool(source) for source in (series, csv, local, prometheus)) != 1:
         wrong("backtest reads one history: --series, --csv, --local or --prometheus")
     from podfit.cli.backtesting import results
     from podfit.vpa.policies.table import POLICIES
@@ -162,12 +162,12 @@ def _print(past: History, found: list[Result], output: str) -> None:
     if output == "html":
         print(page.as_page(past, found), end="")
         return
-    say(table([texts.cells(one, one.total) for one in found], texts.HEADS))
+    say(table([texts.cells(result, result.total) for result in found], texts.HEADS))
     if output == "wide":
         each = [
-            [name, *texts.cells(one, quality)]
-            for one in found
-            for name, quality in zip(past.names, one.each, strict=True)
+            [name, *texts.cells(result, quality)]
+            for result in found
+            for name, quality in zip(past.names, result.each, strict=True)
         ]
         say()
         say(table(each, ("CONTAINER", *texts.HEADS)))
@@ -191,7 +191,7 @@ def run(
     history = read_npz(series)
     for words in history.missing:
         note(f"partial: {words}")
-    sizes = {f"{resource}_size": sizes_of(chosen, one) for resource, one in history.series.items()}
+    sizes = {f"{resource}_size": sizes_of(chosen, values) for resource, values in history.series.items()}
     out.parent.stat()  # A missing folder is named before the sizes are computed.
     if out.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(out))

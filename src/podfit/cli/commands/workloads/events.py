@@ -47,7 +47,7 @@ def events(
         async with connected(kubeconfig, context, namespace, all_namespaces) as session:
             query = await _query(session, about)
             listed = await session.client.list(EVENT, session.namespace, **query)
-            chosen = in_order(one for one in listed["items"] if _wanted(one, chosen_types, resizes))
+            chosen = in_order(item for item in listed["items"] if _wanted(item, chosen_types, resizes))
             _print(chosen, output, not session.namespace)
             if watch:
                 revision = listed["metadata"]["resourceVersion"]

@@ -230,8 +230,8 @@ async def _change(session: Session, report: Report, collector: Collector, option
         note("nothing to change: every size fits, or is not known well enough (--confidence)")
         return 0
     if options["diff"]:
-        for one in changed:
-            say(diff(one))
+        for change in changed:
+            say(diff(change))
     if options["patch_dir"] is not None:
         _write(options["patch_dir"], changed)
     return await _apply(session, changed, options) if options["apply"] else 0

@@ -140,7 +140,7 @@ async def _resize(
     if dry_run == "server":
         _print(
             list(accepted.values()),
-            [one for one in changing if one.key in accepted],
+            [change for change in changing if change.key in accepted],
             output,
             "resized (server dry run)",
         )

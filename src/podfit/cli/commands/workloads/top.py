@@ -72,8 +72,8 @@ Rows = tuple[list[str], list[list[str]], list[dict[str, Any]]]
 
 def _print(output: str, objects: list[dict[str, Any]]) -> None:
     if output == "name":
-        for one in objects:
-            say(f"{SHORT[one['kind']]}/{one['metadata']['name']}")
+        for item in objects:
+            say(f"{SHORT[item['kind']]}/{item['metadata']['name']}")
     else:
         print_object(output, list_of(objects))
 
@@ -122,7 +122,7 @@ async def _nodes(session: Session, selector: str, wide: bool) -> Rows:
     for use in uses:
         line = [use.name, str(use.pods)]
         for resource in ("cpu", "memory"):
-            line += [text_of(resource, one) for one in (use.used, use.requested, use.allocatable)]
+            line += [text_of(resource, amount) for amount in (use.used, use.requested, use.allocatable)]
             line.append(percent(use.requested.get(resource, 0), use.allocatable.get(resource, 0)))
         lines.append([*line, str(use.waiting)])
     return header, lines, node_objects(uses, metrics)
@@ -139,8 +139,8 @@ async def _vpas(session: Session, selector: str, wide: bool) -> Rows:
     header = (["NAMESPACE"] if not session.namespace else []) + header
     given = [(vpa, await recommendations(session.client, vpa)) for vpa in vpas]
     lines = [
-        ([vpa["metadata"]["namespace"]] if not session.namespace else []) + one.cells()
+        ([vpa["metadata"]["namespace"]] if not session.namespace else []) + row.cells()
         for vpa, rows in given
-        for one in rows
+        for row in rows
     ]
     return header, lines, vpa_objects(given)
