@@ -125,8 +125,8 @@ def _known(default: Any) -> Known:
         value = getattr(default, field.name)
         if is_dataclass(value):
             inner = typing.get_type_hints(type(value))
-            for one in fields(value):
-                found.setdefault(_flag(one), (field.name, one, inner[one.name]))
+            for setting in fields(value):
+                found.setdefault(_flag(setting), (field.name, setting, inner[setting.name]))
         else:
             found[_flag(field)] = ("", field, hints[field.name])
     return found

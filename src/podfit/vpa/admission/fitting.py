@@ -169,6 +169,11 @@ class Fitting:
 def _shape(pod: Object) -> bytes:
     """A cache key of everything that a pod's own size depends on."""
     spec = pod.get("spec") or {}
-    parts = [[one.get("name"), one.get("resources"), one.get("restartPolicy")] for one in spec.get("containers") or ()]
-    first = [[one.get("resources"), one.get("restartPolicy")] for one in spec.get("initContainers") or ()]
+    parts = [
+        [container.get("name"), container.get("resources"), container.get("restartPolicy")]
+        for container in spec.get("containers") or ()
+    ]
+    first = [
+        [container.get("resources"), container.get("restartPolicy")] for container in spec.get("initContainers") or ()
+    ]
     return msgspec.json.encode((parts, first, spec.get("overhead"), spec.get("resources")))

@@ -180,7 +180,7 @@ class Reviews:
         """Fetches the scale of owners of custom kinds, if an autoscaler may target one of them. Returns whether it
         did."""
         foreign = any(
-            one.namespace == namespace and one.kind and one.kind not in WELL_KNOWN for one in self._of.index.vpas
+            vpa.namespace == namespace and vpa.kind and vpa.kind not in WELL_KNOWN for vpa in self._of.index.vpas
         )
         if not foreign or not self._of.scales.wanted.is_set():
             return False

@@ -76,12 +76,12 @@ class LocalHistory:
             base, batch = await self._work(partial(self._read_row, row=at, series=series))
             sink.take(batch)
             self._loaded_until = base
-            for id in [self._ids[one] for one in batch.series if one in self._ids]:
+            for id in [self._ids[measured] for measured in batch.series if measured in self._ids]:
                 self._last[id] = max(base, self._last.get(id, base))
         self._whole = True
 
     def record(self, batch: Batch) -> None:
-        ids = np.fromiter((self._id(one) for one in batch.series), np.int64, len(batch.series))
+        ids = np.fromiter((self._id(series) for series in batch.series), np.int64, len(batch.series))
         # Numbers represent series: a minute of samples would need a hundred thousand series objects.
         self._waiting.append((ids, replace(batch, series=())))
         if len(batch.times):
@@ -105,12 +105,12 @@ class LocalHistory:
 
     # --- writing
 
-    def _id(self, one: Series) -> int:
-        found = self._ids.get(one)
+    def _id(self, series: Series) -> int:
+        found = self._ids.get(series)
         if found is None:
-            found = self._ids[one] = self._next_id
+            found = self._ids[series] = self._next_id
             self._next_id += 1
-            self._new[found] = one
+            self._new[found] = series
         return found
 
     async def _write(self, before: Seconds) -> None:
@@ -136,7 +136,7 @@ class LocalHistory:
     def _drop_unused(self, oldest: Seconds) -> list[int]:
         """Drops series without recent samples, and returns their numbers."""
         gone = {id for id in self._ids.values() if self._last.get(id, float("-inf")) < oldest}
-        self._ids = {one: id for one, id in self._ids.items() if id not in gone}
+        self._ids = {series: id for series, id in self._ids.items() if id not in gone}
         self._last = {id: at for id, at in self._last.items() if id not in gone}
         return sorted(gone)
 
@@ -199,7 +199,7 @@ class LocalHistory:
         with db:
             db.executemany(
                 "INSERT OR REPLACE INTO series VALUES (?, ?, ?, ?, ?)",
-                [(id, *one) for id, one in new.items()],
+                [(id, *series) for id, series in new.items()],
             )
             if len(table):
                 base = float(table["at"][0])
@@ -269,13 +269,13 @@ class LocalHistory:
         shift = max(found, default=0)
         if fresh and shift >= min(fresh):
             # Series that were seen before the file was read get numbers after those in the file.
-            self._new = {id + shift: one for id, one in fresh.items()}
+            self._new = {id + shift: series for id, series in fresh.items()}
             self._ids = {key: id + shift for key, id in self._ids.items()}
             self._last = {id + shift: at for id, at in self._last.items()}
             self._waiting = [(ids + shift, batch) for ids, batch in self._waiting]
             self._next_id += shift
-        for id, one in found.items():
-            self._ids.setdefault(one, id)
+        for id, series in found.items():
+            self._ids.setdefault(series, id)
         self._next_id = max(self._next_id, shift + 1)
         return found
 

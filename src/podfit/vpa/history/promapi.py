@@ -95,7 +95,7 @@ class PrometheusApi:
         body = b"".join([chunk async for chunk in self._post("query", {"query": query, "time": f"{at:.3f}"})])
         answer = _decoded(body)
         self.warnings.update(dict.fromkeys(answer.warnings))
-        return [Sample(one.metric, float(one.value[1])) for one in answer.data.result]
+        return [Sample(result.metric, float(result.value[1])) for result in answer.data.result]
 
     async def range(self, query: str, part: Part) -> AsyncIterator[tuple[dict[str, str], Floats, Floats]]:
         """Queries a range; yields the labels, times and values of each series."""
@@ -119,8 +119,8 @@ class PrometheusApi:
         if not begun:
             answer = _decoded(rest)
             self.warnings.update(dict.fromkeys(answer.warnings))
-            for one in answer.data.result:
-                yield _columns(one)
+            for result in answer.data.result:
+                yield _columns(result)
             return
         end = rest.rfind(b"]]}")
         # The list of series must be closed as well: a response may be cut off between two series.
@@ -224,7 +224,7 @@ def _one(text: bytes) -> tuple[dict[str, str], Floats, Floats]:
         raise HistoryUnavailable(f"the response of Prometheus cannot be read: {error}") from error
 
 
-def _columns(one: _Series) -> tuple[dict[str, str], Floats, Floats]:
-    times = np.fromiter((at for at, _ in one.values), np.float64, len(one.values))
-    values = np.fromiter((float(text) for _, text in one.values), np.float64, len(one.values))
-    return one.metric, times, values
+def _columns(series: _Series) -> tuple[dict[str, str], Floats, Floats]:
+    times = np.fromiter((at for at, _ in series.values), np.float64, len(series.values))
+    values = np.fromiter((float(text) for _, text in series.values), np.float64, len(series.values))
+    return series.metric, times, values

@@ -151,7 +151,7 @@ class PrometheusHistory:
         days = [until - day * _DAY for day in range(math.ceil(self.config.history_length / _DAY))]
         for window, instants in ((_HOUR, [until - _HOUR, *days]), (_DAY, days)):
             asked = queries.scrapes_query(config, self._namespace, window)
-            found = [one.value for at in instants for one in await self.api.instant(asked, at)]
+            found = [sample.value for at in instants for sample in await self.api.instant(asked, at)]
             if (most := max(found, default=0)) > 1:
                 return queries.interval_of(most, window)
         return 0
@@ -308,6 +308,6 @@ def halves(part: Part) -> list[Part]:
     borders = (part.start, middle, part.end + part.step)
     made = []
     for start, after in pairwise(borders):
-        one = replace(part, start=start, end=after - part.step)
-        made.append(replace(one, expected=part.expected * one.points // part.points))
+        chunk = replace(part, start=start, end=after - part.step)
+        made.append(replace(chunk, expected=part.expected * chunk.points // part.points))
     return made

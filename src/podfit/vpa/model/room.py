@@ -203,9 +203,9 @@ class RoomLedger:
         """Adds a successor, and guarantees its place if it has one. Its predecessor counts as leaving by now, so
         pending pods that fitted no node may fit there."""
         home = self.nodes.get(claim.home)
-        for other, one in list(self.stuck.items()):
-            if home is not None and home.holds(one.needed) and home.takes(one.spec):
-                self.add(other, one)
+        for other, waiting in list(self.stuck.items()):
+            if home is not None and home.holds(waiting.needed) and home.takes(waiting.spec):
+                self.add(other, waiting)
         self.add(key, claim)
         if key in self._claims:
             self._promised[key] = _shape(claim)
@@ -276,7 +276,7 @@ class RoomLedger:
             more = gives_back if name == home else None
             if not node.holds(claim.needed, more) or not node.takes(claim.spec):
                 continue
-            slacks = [(rivals[one], node.slack(one, claim.needed, more)) for one in counted]
+            slacks = [(rivals[rival], node.slack(rival, claim.needed, more)) for rival in counted]
             if all(slack is None or slack >= rival for rival, slack in slacks):
                 return True
             reach += min((slack + 1) / rival for rival, slack in slacks if slack is not None)

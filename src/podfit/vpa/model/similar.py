@@ -19,7 +19,7 @@ def from_similar(vpa: ObjectView) -> bool:
     if (status.get("recommendation") or {}).get(FROM_SIMILAR):
         return True
     conditions = status.get("conditions") or ()
-    return any(one.get("type") == FROM_SIMILAR and one.get("status") == "True" for one in conditions)
+    return any(condition.get("type") == FROM_SIMILAR and condition.get("status") == "True" for condition in conditions)
 
 
 def borrowed_resources(entry: ObjectView) -> list[str]:

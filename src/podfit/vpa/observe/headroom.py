@@ -187,7 +187,9 @@ class Headroom:
         self._known = None
         come = self._arrived()
         arrived = {successor.key for successor, _ in come}
-        self.successors = [one for one in self.successors if one.key not in arrived and now - one.at < SUCCESSOR_S]
+        self.successors = [
+            expected for expected in self.successors if expected.key not in arrived and now - expected.at < SUCCESSOR_S
+        ]
         if self.successors and replicas_of is not None:
             self._drop_unwanted(replicas_of)
         claims: dict[Any, Claim] = {key_of(pod): claim_of(pod) for pod in self._waiting or () if wants_place(pod)}
@@ -202,7 +204,7 @@ class Headroom:
     def _arrived(self) -> list[tuple[Successor, Object]]:
         if not self.successors:
             return []
-        expected = {one.controller for one in self.successors}
+        expected = {awaited.controller for awaited in self.successors}
         made: dict[tuple[str, str, str], list[Object]] = {}
         for pod in self._all():
             controller = controller_key(pod)
@@ -270,7 +272,7 @@ class Headroom:
         claim = Claim(pod.get("spec") or {}, amounts_of(sized), home)
         counted = counted_by_quota(sized)
         if self._known is None:
-            self._known = frozenset(one["metadata"].get("uid", "") for one in self._all())
+            self._known = frozenset(obj["metadata"].get("uid", "") for obj in self._all())
         more = growth(counted_by_quota(pod), counted)
         made = Successor(claim, controller_key(pod), pod, now, self._known, counted, more)
         self.leave(pod)

@@ -78,7 +78,9 @@ def counted_by_quota(pod: ObjectView) -> Amounts:
     asked = amounts_of(pod)
     found = {f"requests.{resource}": asked[resource] for resource in RESOURCES}
     for resource in RESOURCES:
-        limits = [((one.get("resources") or {}).get("limits") or {}).get(resource) for one in containers(pod)]
+        limits = [
+            ((container.get("resources") or {}).get("limits") or {}).get(resource) for container in containers(pod)
+        ]
         found[f"limits.{resource}"] = sum(amount(resource, Quantity.parse(text)) for text in limits if text)
     return found
 

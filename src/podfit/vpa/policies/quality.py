@@ -90,7 +90,7 @@ def quality_of(series: Series, sizes: Floats) -> Quality:
 
 def total_of(each: Sequence[Quality]) -> Quality:
     """The sum over at least one container; all have the same resource and step."""
-    sums = {name: sum(getattr(one, name) for one in each) for name in SUMS}
+    sums = {name: sum(getattr(quality, name) for quality in each) for name in SUMS}
     return Quality(resource=each[0].resource, step_s=each[0].step_s, **sums)
 
 
@@ -116,9 +116,9 @@ def _of_rows(series: Series, sizes: Floats) -> list[Quality]:
         given.sum(1, dtype=np.float64),
         np.minimum(asked, given).sum(1, dtype=np.float64),
         asked.sum(1, dtype=np.float64),
-        *(np.count_nonzero(one, axis=1) for one in (known, short)),
-        *(_days(one, day) for one in (scored, short)),
-        *(np.count_nonzero(one, axis=1) for one in (moved, scored)),
+        *(np.count_nonzero(flags, axis=1) for flags in (known, short)),
+        *(_days(flags, day) for flags in (scored, short)),
+        *(np.count_nonzero(flags, axis=1) for flags in (moved, scored)),
     )
     rows = zip(*(np.asarray(column).tolist() for column in columns), strict=True)
     return [

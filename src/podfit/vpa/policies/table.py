@@ -11,4 +11,4 @@ from podfit.vpa.policies.krr import KRR
 from podfit.vpa.policies.rhythm import RHYTHM
 from podfit.vpa.policies.window import WINDOW
 
-POLICIES: Mapping[str, Policy] = {one.name: one for one in (DEFAULT, KRR, WINDOW, RHYTHM, AUTO)}
+POLICIES: Mapping[str, Policy] = {policy.name: policy for policy in (DEFAULT, KRR, WINDOW, RHYTHM, AUTO)}

@@ -226,7 +226,8 @@ class Recommender:
         if self.config.model.small_group_margin:
             sizes = {
                 id: {
-                    name: for_group(one, len(self.cluster.vpas[id].pods), self.config.model) for name, one in of.items()
+                    name: for_group(group, len(self.cluster.vpas[id].pods), self.config.model)
+                    for name, group in of.items()
                 }
                 for id, of in sizes.items()
             }

@@ -30,17 +30,21 @@ FIRST_SIZE_BUCKETS = (
 _STEPS = ("total", "LoadVPAs", "LoadPods", "LoadMetrics", "UpdateVPAs", "MaintainCheckpoints", "GarbageCollect")
 METRICS_CLIENT = "default-metrics-client"
 _POLICY_GAUGES: tuple[tuple[str, str, Callable[[Judged], float]], ...] = (
-    ("slack_ratio", "The fraction of the capacity that the policy would have left idle.", lambda one: one.slack),
-    ("short_samples_ratio", "The fraction of samples above the policy's size.", lambda one: one.short),
+    (
+        "slack_ratio",
+        "The fraction of the capacity that the policy would have left idle.",
+        lambda quality: quality.slack,
+    ),
+    ("short_samples_ratio", "The fraction of samples above the policy's size.", lambda quality: quality.short),
     (
         "short_days_ratio",
         "Days with a sample above the policy's size; of memory, OOM-days.",
-        lambda one: one.days_short,
+        lambda quality: quality.days_short,
     ),
     (
         "resizes_per_day",
         "How often the policy would have changed a size by more than 5 %.",
-        lambda one: one.changes_a_day,
+        lambda quality: quality.changes_a_day,
     ),
 )
 _SIZES = {"target": "target", "lowerBound": "lower_bound", "upperBound": "upper_bound", "uncappedTarget": "uncapped"}
@@ -148,9 +152,9 @@ class PolicyQuality(Collector):
         found = {key: total_of(each) for key, each in self._current().items() if each}
         for name, help, value in _POLICY_GAUGES:
             family = GaugeMetricFamily(f"{P}_policy_{name}", help, labels=("policy", "resource"))
-            for labels, one in found.items():
-                if one.scored:
-                    family.add_metric(labels, value(one))
+            for labels, quality in found.items():
+                if quality.scored:
+                    family.add_metric(labels, value(quality))
             yield family
 
 

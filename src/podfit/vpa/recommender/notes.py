@@ -113,7 +113,9 @@ def overruled_by(winner: str) -> str:
 def newly_overruled(vpa: Vpa, status: Mapping[str, Any]) -> str:
     """The message of the condition, if it has just begun to hold or the winner has changed."""
     now = [
-        one for one in status.get("conditions") or () if one.get("type") == OVERRULED and one.get("status") == "True"
+        condition
+        for condition in status.get("conditions") or ()
+        if condition.get("type") == OVERRULED and condition.get("status") == "True"
     ]
     before = _current_conditions(vpa).get(OVERRULED, {})
     return str(now[0]["message"]) if now and before.get("message") != now[0]["message"] else ""

@@ -78,7 +78,7 @@ class Similar:
 
     def for_pod(self, vpa: ObjectView, pod: ObjectView, known: Collection[str], now: Seconds) -> list[dict[str, Any]]:
         """Recommendations for a new pod's containers that have no samples yet."""
-        lacking = [one for one in containers(pod) if self._on and one.get("name") not in known]
+        lacking = [candidate for candidate in containers(pod) if self._on and candidate.get("name") not in known]
         namespace, siblings = vpa["metadata"].get("namespace") or "", len(containers(pod))
         sizes: dict[str, Estimate] = {}
         for container in lacking:
@@ -87,7 +87,7 @@ class Similar:
             if loan is not None and not scaling_off(container_policy(vpa, program.name)):
                 sizes[program.name] = self._sizes(vpa, program.name, loan, DEFAULT, siblings, pods=1)
         config = self._cluster.config
-        given = formatted({name: one for name, one in sizes.items() if one.target}, config, dict.fromkeys(sizes))
+        given = formatted({name: size for name, size in sizes.items() if size.target}, config, dict.fromkeys(sizes))
         return [entry.to_object() for entry in post_processed(vpa, given, config)]
 
     def _sizes(self, vpa: ObjectView, name: str, loan: Loan, plugin: str, siblings: int, pods: int) -> Estimate:
@@ -113,6 +113,6 @@ def similar_condition(vpa: Vpa, loans: Loans, kept: Collection[str]) -> Conditio
     if not words and from_similar(vpa.object):
         standing = condition(vpa.object, FROM_SIMILAR) or {}
         entries = container_recommendations(vpa.object)
-        stays = any(one.get("containerName") in kept and borrowed_resources(one) for one in entries)
+        stays = any(entry.get("containerName") in kept and borrowed_resources(entry) for entry in entries)
         words = [standing.get("message") or ""] if stays else []
     return Condition(FROM_SIMILAR, bool(words), "TooFewOwnSamples", " ".join(words))

@@ -19,7 +19,7 @@ class Heaps:
         self._by_pod: dict[PodId, dict[str, Heap]] = {}
 
     def note(self, pod: PodId, containers: Iterable[Mapping[str, Any]]) -> None:
-        found = {one.get("name") or "": one[HEAP] for one in containers if HEAP in one}
+        found = {container.get("name") or "": container[HEAP] for container in containers if HEAP in container}
         if found:
             self._by_pod[pod] = found
         else:
@@ -44,7 +44,11 @@ def heaps_of(pods: Iterable[Mapping[str, Any]]) -> dict[str, Heap]:
     """The heaps by container, from whole pods."""
     known = Heaps()
     for at, pod in enumerate(pods):
-        listed = [{**one, HEAP: heap} for one in pod["spec"]["containers"] if (heap := heap_of(one)) is not None]
+        listed = [
+            {**container, HEAP: heap}
+            for container in pod["spec"]["containers"]
+            if (heap := heap_of(container)) is not None
+        ]
         known.note(("", str(at)), listed)
     return known.of(list(known._by_pod))
 
@@ -64,4 +68,4 @@ def floored(size: Estimate, floor: int) -> Estimate:
 
 
 def with_floors(sizes: Mapping[str, Estimate], heaps: Mapping[str, Heap]) -> dict[str, Estimate]:
-    return {name: floored(one, heaps[name].floor) if name in heaps else one for name, one in sizes.items()}
+    return {name: floored(size, heaps[name].floor) if name in heaps else size for name, size in sizes.items()}

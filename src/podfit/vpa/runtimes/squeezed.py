@@ -23,7 +23,7 @@ def working_sets(vpa: ObjectView, pods: Iterable[ObjectView | None]) -> dict[str
 def squeezed(sizes: Mapping[str, Estimate], found: Mapping[str, int], margin: float) -> dict[str, Estimate]:
     """Caps memory targets and lower bounds at the working set plus the usual margin."""
     return {
-        name: _capped(one, with_margin(found[name], margin)) if name in found else one for name, one in sizes.items()
+        name: _capped(size, with_margin(found[name], margin)) if name in found else size for name, size in sizes.items()
     }
 
 

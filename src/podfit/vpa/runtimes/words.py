@@ -30,11 +30,11 @@ class Words:
 def words_of(container: Mapping[str, Any]) -> Words:
     env: dict[str, str] = {}
     of_limit = set()
-    for one in container.get("env") or ():
-        name, value = one.get("name") or "", one.get("value")
+    for variable in container.get("env") or ():
+        name, value = variable.get("name") or "", variable.get("value")
         if value is not None:
             env[name] = expanded(str(value), env)
-        elif _is_limit(one.get("valueFrom") or {}, container.get("name")):
+        elif _is_limit(variable.get("valueFrom") or {}, container.get("name")):
             of_limit.add(name)
     line: list[str] = []
     for word in (*(container.get("command") or ()), *(container.get("args") or ())):

@@ -300,7 +300,7 @@ class Updater:
     def _awaited(self, pods: list[Any]) -> int:
         """The number of pods of the same controllers that were evicted and have no successor yet."""
         controllers = {tuple(creator_of(pod)) for pod in pods}
-        return sum(one.controller in controllers for one in self.headroom.successors)
+        return sum(successor.controller in controllers for successor in self.headroom.successors)
 
     async def _give_back(self, lowered: Lowered, patch: Patch, why: str) -> None:
         if self.stops.holding(lowered.vpa) is not None:

@@ -86,7 +86,7 @@ def _counted(work: VpaPass, pod: Any, config: Config) -> WhyNot:
     """Explains which replicas of the pod's controller are missing, and whether the updater evicted them itself."""
     creator = creator_of(pod)
     running = sum(creator_of(other) == creator for other in work.pods)
-    evicted = sum(one.controller == tuple(creator) for one in work.updater.headroom.successors)
+    evicted = sum(successor.controller == tuple(creator) for successor in work.updater.headroom.successors)
     configured = running if creator.kind == "Job" else work.world.replicas_of(creator)
     return too_few(pod, running, configured, evicted, required_replicas(work.vpa, config), update_mode(work.vpa))
 

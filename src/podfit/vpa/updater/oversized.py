@@ -59,13 +59,13 @@ class Oversized:
 
     async def _write(self, vpa: ObjectView, words: str, standing: ObjectView | None) -> None:
         meta, status = vpa["metadata"], vpa.get("status") or {}
-        kept = [one for one in status.get("conditions") or () if one.get("type") != CONDITION]
+        kept = [known for known in status.get("conditions") or () if known.get("type") != CONDITION]
         if words:
             since = (standing or {}).get("lastTransitionTime") or rfc3339(self._clock.now())
             kept.append(
                 {"type": CONDITION, "status": "True", "lastTransitionTime": since, "reason": REASON, "message": words}
             )
-        kept.sort(key=lambda one: str(one.get("type")))
+        kept.sort(key=lambda row: str(row.get("type")))
         # The recommender writes the other conditions, and its concurrent writes must not be lost.
         patch = [
             {"op": "test", "path": "/metadata/resourceVersion", "value": meta.get("resourceVersion")},

@@ -74,7 +74,7 @@ def _unlimited(
 
 
 def _own(known: Wanted) -> Wanted:
-    return [ContainerResources(dict(one.requests), dict(one.limits)) for one in known[0]], known[1]
+    return [ContainerResources(dict(sizes.requests), dict(sizes.limits)) for sizes in known[0]], known[1]
 
 
 def wanted_for(pod: ObjectView, vpa: ObjectView, bounds: NamespaceBounds) -> Wanted:

@@ -19,7 +19,9 @@ def at_own_size(vpa: ObjectView, pod: ObjectView) -> ObjectView:
         if scaling_off(policy):
             continue
         asked = {**resource_list(policy.get("minAllowed")), **requests_of(pod, name)}
-        target = {one: asked[one].as_written() for one in controlled_resources(policy) if one in asked}
+        target = {
+            resource: asked[resource].as_written() for resource in controlled_resources(policy) if resource in asked
+        }
         if target:
             entries.append({"containerName": name, "target": target})
     return recommending(vpa, {"containerRecommendations": entries})

@@ -21,14 +21,14 @@ OTHER_VALUES = "with RequestsAndLimits the limit would follow, with RequestsWith
 def insisted_on(namespace: str, limit_ranges: Iterable[ObjectView], quotas: Iterable[ObjectView]) -> frozenset[str]:
     """The resources for which a LimitRange or a ResourceQuota of the namespace requires limits."""
     found: set[str] = set()
-    for one in limit_ranges:
-        if (one.get("metadata") or {}).get("namespace") == namespace:
-            for item in (one.get("spec") or {}).get("limits") or ():
+    for limit_range in limit_ranges:
+        if (limit_range.get("metadata") or {}).get("namespace") == namespace:
+            for item in (limit_range.get("spec") or {}).get("limits") or ():
                 if item.get("type") in ("Container", "Pod"):
                     found.update(name for field in _RANGES for name in item.get(field) or ())
-    for one in quotas:
-        if (one.get("metadata") or {}).get("namespace") == namespace:
-            hard = (one.get("spec") or {}).get("hard") or {}
+    for quota in quotas:
+        if (quota.get("metadata") or {}).get("namespace") == namespace:
+            hard = (quota.get("spec") or {}).get("hard") or {}
             found.update(name.removeprefix("limits.") for name in hard if name.startswith("limits."))
     return frozenset(found & set(RESOURCES))
 

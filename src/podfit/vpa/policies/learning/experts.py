@@ -61,19 +61,25 @@ def _powers(factors: tuple[float, ...]) -> Sizes:
 
 def _at(families: list[Family], hour: int, least: float) -> Sizes:
     """The sizes [expert, container] that are decided at the end of an hour."""
-    out = np.empty((sum(len(one.factors) for one in families), len(families[0].base)), np.float32)
+    out = np.empty((sum(len(family.factors) for family in families), len(families[0].base)), np.float32)
     at = 0
-    for one in families:
-        steps = _steps(one.factors)
-        powers = _powers(one.factors) if one.spread is None else np.exp(steps * one.spread[:, hour].astype(np.float32))
-        np.multiply(powers, one.base[:, hour].astype(np.float32), out=out[at : at + len(steps)])
+    for family in families:
+        steps = _steps(family.factors)
+        powers = (
+            _powers(family.factors)
+            if family.spread is None
+            else np.exp(steps * family.spread[:, hour].astype(np.float32))
+        )
+        np.multiply(powers, family.base[:, hour].astype(np.float32), out=out[at : at + len(steps)])
         at += len(steps)
     return np.maximum(out, np.float32(least), out=out)
 
 
 def _open_to(families: list[Family], bursty: bool) -> NDArray[np.intp] | slice:
     """The experts that these containers may follow, as a slice if possible, because that avoids a copy."""
-    found = np.flatnonzero(np.concatenate([[one.bursty in (None, bursty)] * len(one.factors) for one in families]))
+    found = np.flatnonzero(
+        np.concatenate([[family.bursty in (None, bursty)] * len(family.factors) for family in families])
+    )
     if not len(found) or found[-1] - found[0] + 1 == len(found):
         return slice(int(found[0]), int(found[-1]) + 1) if len(found) else slice(0)
     return found
@@ -93,7 +99,7 @@ def choose_cpu(hours: Hours, families: list[Family], prior: Array, bursty: Flags
     # The order [hour, container] keeps an hour contiguous in memory.
     idle_above = np.where(hours.known, hours.mean, np.inf).T.astype(np.float32, order="C")
     price = (np.where(bursty, costs.burst, costs.short) * hours.known * FIVE_MINUTES).T.astype(np.float32, order="C")
-    ranked = [one.T.astype(np.float32, order="C") for one in hours.ranked]
+    ranked = [values.T.astype(np.float32, order="C") for values in hours.ranked]
     fade = np.where(hours.known, np.where(bursty, BURSTY_FADE, FADE), 1.0).T.astype(np.float32, order="C")
     work, short = np.empty_like(spent), np.empty(spent.shape, bool)
     standing: Sizes | None = None
@@ -160,7 +166,7 @@ def _blended(sizes: Sizes, cost: Sizes, within: float) -> Array:
     """The geometric mean of the sizes of the best experts: those that cost at most about `within` more than the
     cheapest."""
     weights = np.exp(-(cost - cost.min(0)) / np.float32(within))
-    total, share = (_in_order(one) for one in (weights * np.log(sizes), weights))
+    total, share = (_in_order(array) for array in (weights * np.log(sizes), weights))
     return np.asarray(np.exp(total / share), np.float64)
 
 

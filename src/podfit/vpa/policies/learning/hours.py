@@ -36,8 +36,8 @@ class Hours:
 
     def rows(self, chosen: NDArray[np.bool_]) -> Hours:
         arrays = (self.top, self.mean, self.least, self.last, self.half, self.quarter, self.spread)
-        top, mean, least, last, half, quarter, spread = (one[chosen] for one in arrays)
-        ranked = tuple(one[chosen] for one in self.ranked)
+        top, mean, least, last, half, quarter, spread = (array[chosen] for array in arrays)
+        ranked = tuple(array[chosen] for array in self.ranked)
         return Hours(top, mean, least, last, half, quarter, spread, ranked, self.known[chosen])
 
 

@@ -61,4 +61,4 @@ class Learned:
         return decided
 
     def _prior(self, resource: str, families: list[Family]) -> Array:
-        return np.concatenate([prior(self.name, resource, one.name, len(one.factors)) for one in families])
+        return np.concatenate([prior(self.name, resource, family.name, len(family.factors)) for family in families])

@@ -34,13 +34,13 @@ def standard(values: Array, center: Array, scale: Array) -> Array:
 
 def sums(values: list[Array], weights: list[list[float]], center: list[float], scale: list[float]) -> Array:
     """The weighted sums [row of weights, container, hour]. The last weight of a row is its constant."""
-    flat = [one.reshape(-1) for one in values]
+    flat = [array.reshape(-1) for array in values]
     matrix = np.rint(np.asarray(weights) * WEIGHT)
     middle, deviation = np.asarray(center), np.asarray(scale)
     out = np.empty((len(matrix), flat[0].size))
     width = int(ON_ONE_CORE // matrix.size)
     for begin in range(0, flat[0].size, BLOCK):
-        part = standard(np.stack([one[begin : begin + BLOCK] for one in flat]), middle, deviation)
+        part = standard(np.stack([array[begin : begin + BLOCK] for array in flat]), middle, deviation)
         sums_here = out[:, begin : begin + BLOCK]
         for at in range(0, part.shape[1], width):
             np.matmul(matrix[:, :-1], part[:, at : at + width], out=sums_here[:, at : at + width])
@@ -53,7 +53,7 @@ def network(values: list[Array], constants: dict[str, Any]) -> Array:
     """The network's output [container, hour]. The first row of `layer` is added unchanged, the others where they are
     positive."""
     direct, *hidden = sums(values, constants["layer"], constants["center"], constants["scale"])
-    for weight, one in zip(constants["out"], hidden, strict=True):
-        np.maximum(one, 0.0, out=one)
-        direct += np.multiply(one, weight, out=one)
+    for weight, layer in zip(constants["out"], hidden, strict=True):
+        np.maximum(layer, 0.0, out=layer)
+        direct += np.multiply(layer, weight, out=layer)
     return np.asarray(direct)

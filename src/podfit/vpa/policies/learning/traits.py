@@ -68,7 +68,7 @@ def traits_of(hours: Hours, base: Array) -> list[Array]:
 def levels_of(hours: Hours, base: Array) -> list[Array]:
     """Each trait of `LEVELS` [container, hour]; 0 if unknown."""
     level, mean = np.log(base), hours.mean
-    ranked = [recent_means(np.where(np.isfinite(one), one, np.nan), 6, 24, 240) for one in hours.ranked[1:]]
+    ranked = [recent_means(np.where(np.isfinite(array), array, np.nan), 6, 24, 240) for array in hours.ranked[1:]]
     same = [shifted(mean, 24 * day - 1) for day in range(1, 8)]
     found = [
         *(means[at] for at in range(3) for means in ranked),
@@ -76,7 +76,7 @@ def levels_of(hours: Hours, base: Array) -> list[Array]:
         *recent_means(mean, 3, 240),
         *(recent_mean(hours.spread, 24), recent_mean(hours.least, 24), recent_mean(hours.top, 240)),
     ]
-    return [instead(np.log(np.where(one > 0, one, np.nan)) - level, 0.0) for one in found]
+    return [instead(np.log(np.where(array > 0, array, np.nan)) - level, 0.0) for array in found]
 
 
 def _rhythm(top: Array, level: Array) -> dict[str, Array]:
@@ -115,8 +115,8 @@ def _max_of(values: list[Array]) -> Array:
 
 
 def mean_of(values: list[Array]) -> Array:
-    known = np.stack([~np.isnan(one) for one in values]).sum(0)
-    total = np.add.reduce([instead(one, 0.0) for one in values])
+    known = np.stack([~np.isnan(array) for array in values]).sum(0)
+    total = np.add.reduce([instead(array, 0.0) for array in values])
     return np.where(known > 0, total / np.maximum(known, 1), np.nan)
 
 

@@ -99,11 +99,11 @@ def to_flags(config: Config) -> dict[str, Any]:
     """Settings that differ from the defaults, in the form of `from_flags`."""
     default = Config()
     found: dict[str, Any] = {}
-    for one in fields(Config):
-        value = getattr(config, one.name)
-        if value == getattr(default, one.name) or one.name in ("survive_missing_target", "per_vpa_config"):
+    for field in fields(Config):
+        value = getattr(config, field.name)
+        if value == getattr(default, field.name) or field.name in ("survive_missing_target", "per_vpa_config"):
             continue
-        found[one.name.replace("_", "-")] = value.as_written() if isinstance(value, Quantity) else value
+        found[field.name.replace("_", "-")] = value.as_written() if isinstance(value, Quantity) else value
     if config.per_vpa_config:
         found["feature-gates"] = {"PerVPAConfig": True}
     return found

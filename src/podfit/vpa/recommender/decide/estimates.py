@@ -40,7 +40,7 @@ def estimate_vpas(cluster: ClusterState, vpas: Iterable[Vpa]) -> dict[VpaId, dic
                 continue
             known = {"cpu": anyway or cpu_sampled, "memory": anyway or memory_sampled}
             if not controlled or any(known[resource] for resource in controlled):
-                given[name] = restricted(_whole(cpu, memory), [one for one in controlled if known[one]])
+                given[name] = restricted(_whole(cpu, memory), [resource for resource in controlled if known[resource]])
     return found
 
 

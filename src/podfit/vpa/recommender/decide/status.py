@@ -89,8 +89,10 @@ def reported(decided: Outcome, now: str) -> Outcome:
 def _in_words(status: ObjectView) -> str:
     count = len((status.get("recommendation") or {}).get("containerRecommendations") or ())
     first = f"Resources are recommended for {count} container{'' if count == 1 else 's'}." if count else ""
-    held = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
-    rest = [one.get("message") or "" for type, one in held.items() if type != PROVIDED]
+    held = {
+        condition["type"]: condition for condition in status.get("conditions") or () if condition["status"] == "True"
+    }
+    rest = [condition.get("message") or "" for type, condition in held.items() if type != PROVIDED]
     if not first and not any(rest):
         rest = ["No recommendation yet."]
     sentences = [words if words.endswith(".") else f"{words}." for words in (first, *rest) if words]

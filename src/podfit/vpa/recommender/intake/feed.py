@@ -260,4 +260,4 @@ def _counts_the_same(before: Object, after: Object) -> bool:
     if before.get("spec") is after.get("spec"):
         return True
     was, now = containers(before), containers(after)
-    return was is now or [program_of(one) for one in was] == [program_of(one) for one in now]
+    return was is now or [program_of(container) for container in was] == [program_of(container) for container in now]

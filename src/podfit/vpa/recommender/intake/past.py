@@ -52,7 +52,7 @@ class Past:
     def take(self, batch: Batch) -> None:
         fleet = self._cluster.fleet
         assert fleet is not None
-        handles = np.fromiter((self._handle(one) for one in batch.series), np.int64, len(batch.series))
+        handles = np.fromiter((self._handle(series) for series in batch.series), np.int64, len(batch.series))
         self._count(batch, handles)
         start = 0
         if self._curves is not None:
@@ -69,13 +69,13 @@ class Past:
         """Records the containers that have samples, and the number of samples."""
         given = np.bincount(batch.index[batch.cpu != NONE], minlength=len(batch.series)).tolist()
         any_given = np.bincount(batch.index, minlength=len(batch.series)).tolist()
-        for one, handle, cpu, both in zip(batch.series, handles.tolist(), given, any_given, strict=True):
+        for series, handle, cpu, both in zip(batch.series, handles.tolist(), given, any_given, strict=True):
             if handle == NONE or not both:
                 continue
-            self.seen.add((one.namespace, one.pod, one.container))
-            pod = self._cluster.pod(self._of[one.namespace, one.pod])
+            self.seen.add((series.namespace, series.pod, series.container))
+            pod = self._cluster.pod(self._of[series.namespace, series.pod])
             if pod is not None:
-                key = AggregateKey(one.namespace, one.container, pod.label_text)
+                key = AggregateKey(series.namespace, series.container, pod.label_text)
                 self.stretch[key] = self.stretch.get(key, 0) + cpu
 
     def end(self) -> None:
@@ -84,24 +84,24 @@ class Past:
             self._cluster.delete_pod(id)
         self._made.clear()
 
-    def _handle(self, one: Series) -> int:
-        if one.namespace in self._ignored or not one.pod:
+    def _handle(self, series: Series) -> int:
+        if series.namespace in self._ignored or not series.pod:
             return NONE
-        id = self._pod_of(one)
+        id = self._pod_of(series)
         pod = self._cluster.pod(id)
-        if pod is None or one.container not in pod.containers:
+        if pod is None or series.container not in pod.containers:
             if pod is not None and id not in self._made:
                 # The live pod does not have this container: it was renamed, or it is an init container.
                 return NONE
-            self._cluster.add_container(id, one.container)
+            self._cluster.add_container(id, series.container)
             pod = self._cluster.pod(id)
             assert pod is not None
-        state = pod.containers[one.container]
-        self.containers.add((one.namespace, one.container))
+        state = pod.containers[series.container]
+        self.containers.add((series.namespace, series.container))
         return state.handle if isinstance(state, RowContainer) else NONE
 
-    def _pod_of(self, one: Series) -> PodId:
-        real = (one.namespace, one.pod)
+    def _pod_of(self, series: Series) -> PodId:
+        real = (series.namespace, series.pod)
         found = self._of.get(real)
         if found is not None:
             return found
@@ -110,8 +110,8 @@ class Past:
         if pod is not None and not live:
             self._of[real] = real
             return real
-        id = (one.namespace, one.pod + _SHADOW) if live else real
-        labels = pod.label_text if pod is not None else one.labels
+        id = (series.namespace, series.pod + _SHADOW) if live else real
+        labels = pod.label_text if pod is not None else series.labels
         self._cluster.add_pod(id, labels_from(labels), "Unknown")
         self._made.add(id)
         self._of[real] = id

@@ -21,7 +21,7 @@ Written = dict[str, tuple[str | None, str | None]]
 
 def cpu_limits(pod: Object) -> Written:
     """The CPU limits and requests in force: those in the container's status if it has any, else those in the spec."""
-    found = {one.get("name") or "": one.get("resources") for one in containers(pod)}
+    found = {container.get("name") or "": container.get("resources") for container in containers(pod)}
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         if status.get("resources") is not None:
             found[status.get("name") or ""] = status["resources"]

@@ -163,7 +163,7 @@ def explain_objects(
     Without a configuration, the settings recorded on the checkpoints are used.
     """
     name = (vpa.get("metadata") or {}).get("name")
-    own = [one for one in checkpoints if (one.get("spec") or {}).get("vpaObjectName") == name]
+    own = [known for known in checkpoints if (known.get("spec") or {}).get("vpaObjectName") == name]
     noted, recommender = noted_settings(own[0]) if own else (Config(), "")
     config = config or noted
     states, unusable = {}, []
@@ -290,7 +290,7 @@ def _enclosing(inputs: _Inputs, size: str) -> tuple[int, Steps]:
 
 def _raised(inputs: _Inputs, need: Need, size: str) -> int:
     """A size of a starved container after it was raised."""
-    target, lower, upper = ({"cpu": _enclosing(inputs, one)[0]} for one in ("target", "lowerBound", "upperBound"))
+    target, lower, upper = ({"cpu": _enclosing(inputs, bound)[0]} for bound in ("target", "lowerBound", "upperBound"))
     found = raised(Estimate(target, lower, upper), need, inputs.config)
     return {"target": found.target, "lowerBound": found.lower, "upperBound": found.upper}[size]["cpu"]
 
@@ -357,18 +357,18 @@ def judgements(found: Mapping[str, Mapping[str, Mapping[str, Quality]]]) -> dict
     """The quality that sizes would have had, by container, policy and resource, as JSON numbers."""
     return {
         container: {
-            policy: {resource: _judgement(one) for resource, one in each.items() if one.scored}
+            policy: {resource: _judgement(quality) for resource, quality in each.items() if quality.scored}
             for policy, each in policies.items()
         }
         for container, policies in found.items()
     }
 
 
-def _judgement(one: Quality) -> dict[str, Any]:
+def _judgement(quality: Quality) -> dict[str, Any]:
     return {
-        "days": one.days,
-        "slack": round(one.slack, 6),
-        "samplesShort": round(one.short, 6),
-        "daysShort": round(one.days_short, 6),
-        "resizesADay": round(one.changes_a_day, 6),
+        "days": quality.days,
+        "slack": round(quality.slack, 6),
+        "samplesShort": round(quality.short, 6),
+        "daysShort": round(quality.days_short, 6),
+        "resizesADay": round(quality.changes_a_day, 6),
     }

@@ -57,7 +57,7 @@ class Owners:
         if owner is None:
             return None
         candidates = (self._above.get((namespace, *owner)), guessed(owner), owner)
-        keys = (Key(namespace, *one) for one in candidates if one is not None)
+        keys = (Key(namespace, *candidate) for candidate in candidates if candidate is not None)
         return next((key for key in keys if key in self._known), None)
 
     def _by_name(self, namespace: str, pod: str) -> Key | None:

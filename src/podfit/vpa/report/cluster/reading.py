@@ -60,7 +60,7 @@ async def largest_node(client: Client) -> dict[str, int]:
         nodes = await listed(client, NODE, "")
     except ApiError:
         return {}
-    sizes = [(one.get("status") or {}).get("capacity") or {} for one in nodes]
-    cpu = [Quantity.parse(one["cpu"]).milli for one in sizes if "cpu" in one]
-    memory = [Quantity.parse(one["memory"]).value for one in sizes if "memory" in one]
+    sizes = [(node.get("status") or {}).get("capacity") or {} for node in nodes]
+    cpu = [Quantity.parse(size["cpu"]).milli for size in sizes if "cpu" in size]
+    memory = [Quantity.parse(size["memory"]).value for size in sizes if "memory" in size]
     return {**({"cpu": max(cpu)} if cpu else {}), **({"memory": max(memory)} if memory else {})}

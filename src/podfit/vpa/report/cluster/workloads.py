@@ -40,9 +40,11 @@ class Workload:
     def containers(self) -> list[tuple[str, ObjectView]]:
         """The containers, and the init containers that keep running, each with its field of the pod's spec."""
         spec = self.template.get("spec") or {}
-        sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
-        found = [("initContainers", one) for one in sidecars]
-        return found + [("containers", one) for one in spec.get("containers") or ()]
+        sidecars = [
+            container for container in spec.get("initContainers") or () if container.get("restartPolicy") == "Always"
+        ]
+        found = [("initContainers", sidecar) for sidecar in sidecars]
+        return found + [("containers", container) for container in spec.get("containers") or ()]
 
     @property
     def replicas(self) -> int:
@@ -55,12 +57,12 @@ class Workload:
 
 def gathered(pods: Iterable[ObjectView], controllers: Mapping[str, Iterable[ObjectView]]) -> dict[Key, Workload]:
     """All workloads by key. `controllers` are given by kind; all objects are as an API server lists them."""
-    known = {(kind, *_name(one)): one for kind, listed in controllers.items() for one in listed}
+    known = {(kind, *_name(controller)): controller for kind, listed in controllers.items() for controller in listed}
     found: dict[Key, Workload] = {}
-    for (kind, _, _), one in known.items():
-        key, foreign, below = _topmost(one, kind, known)
-        if below is one and not foreign:
-            found[key] = Workload(key, one, _template(kind, one))
+    for (kind, _, _), controller in known.items():
+        key, foreign, below = _topmost(controller, kind, known)
+        if below is controller and not foreign:
+            found[key] = Workload(key, controller, _template(kind, controller))
     for pod in pods:
         if not _runs(pod):
             continue
@@ -72,23 +74,23 @@ def gathered(pods: Iterable[ObjectView], controllers: Mapping[str, Iterable[Obje
 
 
 def _topmost(
-    one: ObjectView, kind: str, known: Mapping[tuple[str, str, str], ObjectView]
+    controller: ObjectView, kind: str, known: Mapping[tuple[str, str, str], ObjectView]
 ) -> tuple[Key, bool, ObjectView]:
     """The key of the topmost owner, whether that is of a custom kind, and the highest known object."""
-    namespace, name = _name(one)
+    namespace, name = _name(controller)
     for _ in range(_DEPTH):
-        owner = controller_of(one)
+        owner = controller_of(controller)
         if owner is None or owner.get("kind") == "Node":
             break
         above = known.get((owner.get("kind") or "", namespace, owner.get("name") or ""))
         if above is None:
-            return Key(namespace, owner.get("kind") or "", owner.get("name") or ""), True, one
-        one, kind, name = above, owner.get("kind") or "", owner.get("name") or ""
-    return Key(namespace, kind, name), False, one
+            return Key(namespace, owner.get("kind") or "", owner.get("name") or ""), True, controller
+        controller, kind, name = above, owner.get("kind") or "", owner.get("name") or ""
+    return Key(namespace, kind, name), False, controller
 
 
-def _name(one: ObjectView) -> tuple[str, str]:
-    meta = one.get("metadata") or {}
+def _name(controller: ObjectView) -> tuple[str, str]:
+    meta = controller.get("metadata") or {}
     return meta.get("namespace") or "", meta.get("name") or ""
 
 
@@ -97,8 +99,8 @@ def _runs(pod: ObjectView) -> bool:
     return phase not in ("Succeeded", "Failed") and not (pod.get("metadata") or {}).get("deletionTimestamp")
 
 
-def _template(kind: str, one: ObjectView) -> ObjectView:
-    spec = one.get("spec") or {}
+def _template(kind: str, controller: ObjectView) -> ObjectView:
+    spec = controller.get("spec") or {}
     if kind == "CronJob":
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}
     return spec.get("template") or {}

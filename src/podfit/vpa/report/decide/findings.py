@@ -81,7 +81,7 @@ class Finding:
             or _off(self.now.limits.get(resource), self.recommended.limits.get(resource), least)
         }
         return ContainerSizes(
-            requests, {name: one for name, one in self.recommended.limits.items() if name in requests}
+            requests, {name: amount for name, amount in self.recommended.limits.items() if name in requests}
         )
 
 
@@ -105,12 +105,12 @@ class Report:
 
     def total(self, resource: str) -> int | None:
         """The total waste; None if no recommendation for the resource is known."""
-        if not any(resource in one.recommended.requests for one in self.findings):
+        if not any(resource in finding.recommended.requests for finding in self.findings):
             return None
-        return sum(max(0, one.wasted(resource) or 0) for one in self.findings)
+        return sum(max(0, finding.wasted(resource) or 0) for finding in self.findings)
 
     def short(self, resource: str) -> int:
-        return -sum(min(0, one.wasted(resource) or 0) for one in self.findings)
+        return -sum(min(0, finding.wasted(resource) or 0) for finding in self.findings)
 
     @property
     def monthly(self) -> float | None:
@@ -118,17 +118,17 @@ class Report:
         no data."""
         if any(self.prices.of(name) and self.total(name) is None for name in RESOURCES):
             return None
-        known = [cost for one in self.findings if (cost := one.monthly(self.prices)) is not None]
+        known = [cost for finding in self.findings if (cost := finding.monthly(self.prices)) is not None]
         return sum(known) if known else None
 
     @property
     def without(self) -> int:
         """The number of containers without any data."""
-        return sum(not one.recommended.requests for one in self.findings)
+        return sum(not finding.recommended.requests for finding in self.findings)
 
     @property
     def at_risk(self) -> int:
-        return sum(bool(one.risks) for one in self.findings)
+        return sum(bool(finding.risks) for finding in self.findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +183,10 @@ def _nothing(workload: Workload, name: str, known: Mapping[str, Evidence]) -> li
     """Explains why there is no recommendation. If one container's samples ended and another one has no past, they may
     be the same container before and after a rename."""
     there = {container.get("name") for _, container in workload.containers}
-    old = {other: one for other, one in known.items() if other not in there and one.size.target}
+    old = {other: estimate for other, estimate in known.items() if other not in there and estimate.size.target}
     if len(old) == 1:
-        (other, one), *_ = old.items()
-        return [f"no usage of {name}; {other}, since deleted, was measured until {to_rfc3339(one.last)}: renamed?"]
+        (other, estimate), *_ = old.items()
+        return [f"no usage of {name}; {other}, since deleted, was measured until {to_rfc3339(estimate.last)}: renamed?"]
     return [f"no usage of {name} is known: no recommendation"]
 
 
@@ -194,12 +194,12 @@ def _now(workload: Workload, field_name: str, container: Mapping[str, Any]) -> t
     """The current sizes: those of the template, or those to which all running pods were resized."""
     written = _sizes(container)
     running = [
-        _sizes(one)
+        _sizes(own)
         for pod in workload.pods
-        for one in (pod.get("spec") or {}).get(field_name) or ()
-        if one.get("name") == container.get("name")
+        for own in (pod.get("spec") or {}).get(field_name) or ()
+        if own.get("name") == container.get("name")
     ]
-    if running and all(one == running[0] for one in running):
+    if running and all(resources == running[0] for resources in running):
         same = running[0] == written
         return running[0], [] if same else ["pods were resized in place: the template still has the old sizes"]
     return written, ["pods differ in size: the template's is shown"] if running else []
@@ -212,7 +212,7 @@ def _sizes(container: Mapping[str, Any]) -> ContainerSizes:
 
 def _amounts(listed: Mapping[str, Any] | None) -> dict[str, int]:
     parsed = {name: Quantity.parse(value) for name, value in (listed or {}).items() if name in RESOURCES}
-    return {name: one.milli if name == "cpu" else one.value for name, one in parsed.items()}
+    return {name: amount.milli if name == "cpu" else amount.value for name, amount in parsed.items()}
 
 
 def _killed(workload: Workload, container: str) -> bool:
@@ -220,17 +220,17 @@ def _killed(workload: Workload, container: str) -> bool:
         for status in (pod.get("status") or {}).get("containerStatuses") or ():
             if status.get("name") == container:
                 states = (status.get("state") or {}, status.get("lastState") or {})
-                if any((one.get("terminated") or {}).get("reason") == "OOMKilled" for one in states):
+                if any((state.get("terminated") or {}).get("reason") == "OOMKilled" for state in states):
                     return True
     return False
 
 
 ORDERS = {
-    "waste": lambda one: -one.waste,
-    "cpu": lambda one: -(one.wasted("cpu") or 0),
-    "memory": lambda one: -(one.wasted("memory") or 0),
-    "risk": lambda one: (not one.risks, one.risks, -one.waste),
-    "name": lambda one: (one.key, one.container),
+    "waste": lambda finding: -finding.waste,
+    "cpu": lambda finding: -(finding.wasted("cpu") or 0),
+    "memory": lambda finding: -(finding.wasted("memory") or 0),
+    "risk": lambda finding: (not finding.risks, finding.risks, -finding.waste),
+    "name": lambda finding: (finding.key, finding.container),
 }
 
 

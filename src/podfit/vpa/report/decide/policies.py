@@ -26,9 +26,9 @@ def by_policy(known: Known, name: str) -> tuple[Known, int]:
         return known, 0
     found = dict(known)
     steps: dict[tuple[float, int], list[tuple[Key, str]]] = {}
-    for at, one in known.items():
-        if one.curve is not None:
-            steps.setdefault((one.curve.step, len(one.curve.cpu)), []).append(at)
+    for at, estimate in known.items():
+        if estimate.curve is not None:
+            steps.setdefault((estimate.curve.step, len(estimate.curve.cpu)), []).append(at)
     for (step, _), group in steps.items():
         sized = {resource: _sizes(known, group, name, resource, step) for resource in (CPU, MEMORY)}
         for row, at in enumerate(group):
@@ -39,7 +39,7 @@ def by_policy(known: Known, name: str) -> tuple[Known, int]:
             }
             evidence = known[at]
             found[at] = replace(evidence, size=Estimate(amounts, amounts, amounts), policy=name)
-    return found, sum(one.curve is None for one in known.values())
+    return found, sum(estimate.curve is None for estimate in known.values())
 
 
 def _sizes(known: Known, group: list[tuple[Key, str]], name: str, resource: str, step: float) -> list[float]:

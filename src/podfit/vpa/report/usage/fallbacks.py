@@ -41,24 +41,26 @@ async def from_checkpoints(client: Client, namespace: str, config: Config, remar
             raise
         return {}
     targets = {
-        (one["metadata"]["namespace"], one["metadata"]["name"]): ((one.get("spec") or {}).get("targetRef") or {})
-        for one in vpas
+        (vpa["metadata"]["namespace"], vpa["metadata"]["name"]): ((vpa.get("spec") or {}).get("targetRef") or {})
+        for vpa in vpas
     }
     siblings: dict[tuple[str, str], int] = {}
-    for one in saved:
-        at = _vpa_of(one)
+    for checkpoint in saved:
+        at = _vpa_of(checkpoint)
         siblings[at] = siblings.get(at, 0) + 1
     found: Known = {}
-    for one in saved:
-        target = targets.get(_vpa_of(one))
+    for checkpoint in saved:
+        target = targets.get(_vpa_of(checkpoint))
         if not target:
             continue
-        container = (one.get("spec") or {}).get("containerName") or ""
-        key = Key(one["metadata"]["namespace"], target.get("kind") or "", target.get("name") or "")
+        container = (checkpoint.get("spec") or {}).get("containerName") or ""
+        key = Key(checkpoint["metadata"]["namespace"], target.get("kind") or "", target.get("name") or "")
         try:
-            found[key, container] = _of_checkpoint(one.get("status") or {}, config, siblings[_vpa_of(one)])
+            found[key, container] = _of_checkpoint(
+                checkpoint.get("status") or {}, config, siblings[_vpa_of(checkpoint)]
+            )
         except CheckpointError as error:
-            remarks.missing.append(f"checkpoint {one['metadata']['name']} cannot be used: {error}")
+            remarks.missing.append(f"checkpoint {checkpoint['metadata']['name']} cannot be used: {error}")
     return found
 
 
@@ -92,7 +94,7 @@ async def from_metrics(
     rounds = int(length // EVERY_S)
     gatherer = Gatherer(owners, config, Grid(clock.now() - 120.0, EVERY_S, rounds + 16))
     samples = 0
-    for one in range(rounds + 1):
+    for number in range(rounds + 1):
         try:
             batch = _batch(await listed(client, POD_METRICS, namespace), clock.now())
         except ApiError as error:
@@ -103,9 +105,9 @@ async def from_metrics(
             return gatherer.known(METRICS)
         gatherer.take(batch)
         samples += len(batch.times)
-        seen(one + 1, rounds + 1, samples)
-        left = begun + (one + 1) * EVERY_S - clock.monotonic()
-        if one < rounds and left > 0:
+        seen(number + 1, rounds + 1, samples)
+        left = begun + (number + 1) * EVERY_S - clock.monotonic()
+        if number < rounds and left > 0:
             await clock.sleep(left)
     return gatherer.known(METRICS)
 
@@ -115,9 +117,9 @@ def _batch(items: list[Object], now: Seconds) -> Batch:
     for item in items:
         meta = item.get("metadata") or {}
         at = min(now, parse_rfc3339(item["timestamp"])) if item.get("timestamp") else now
-        for one in item.get("containers") or ():
-            usage = one.get("usage") or {}
-            series.append(Series(meta.get("namespace") or "", meta.get("name") or "", one.get("name") or "", ""))
+        for container in item.get("containers") or ():
+            usage = container.get("usage") or {}
+            series.append(Series(meta.get("namespace") or "", meta.get("name") or "", container.get("name") or "", ""))
             cpu.append(Quantity.parse(usage["cpu"]).milli if "cpu" in usage else NONE)
             memory.append(Quantity.parse(usage["memory"]).value if "memory" in usage else NONE)
             times.append(at)

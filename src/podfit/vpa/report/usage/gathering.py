@@ -45,19 +45,19 @@ class Gatherer:
 
     def take(self, batch: Batch) -> None:
         batch = self._plausible(batch)
-        keys = [self._key(one) for one in batch.series]
+        keys = [self._key(series) for series in batch.series]
         rows = np.fromiter(
             (
-                self._curves.row(key, one.container) if key is not None else -1
-                for key, one in zip(keys, batch.series, strict=True)
+                self._curves.row(key, series.container) if key is not None else -1
+                for key, series in zip(keys, batch.series, strict=True)
             ),
             np.int64,
             len(keys),
         )
         self._curves.take(batch, rows)
-        for key, one in zip(keys, batch.series, strict=True):
+        for key, series in zip(keys, batch.series, strict=True):
             if key is not None:
-                self._pods.setdefault((key, one.container), set()).add(one.pod)
+                self._pods.setdefault((key, series.container), set()).add(series.pod)
         for oom in batch.ooms:
             owner = self._owners.of(oom.namespace, oom.pod)
             if owner is not None:
@@ -96,10 +96,10 @@ class Gatherer:
             coverage=len(points) / max(1, span if not expected else min(span, expected)),
         )
 
-    def _key(self, one: Series) -> Key | None:
-        key = self._owners.of(one.namespace, one.pod)
+    def _key(self, series: Series) -> Key | None:
+        key = self._owners.of(series.namespace, series.pod)
         if key is None:
-            self.strangers[one.namespace, one.pod] = None
+            self.strangers[series.namespace, series.pod] = None
         elif key not in self._vpas:
             target = Target(key.namespace, key.kind, key.name)
             named = {"metadata": {"namespace": key.namespace, "name": f"{key.kind}.{key.name}"}, "spec": {}}
@@ -122,10 +122,10 @@ class Gatherer:
 def _of_workloads(batch: Batch, keys: Iterable[Key | None]) -> Batch:
     """The same samples, for pods that are labelled with their workload. Series without a workload have no pod."""
     series = [
-        Series(one.namespace, one.pod, one.container, label_text({OWNED_BY: f"{key.kind}.{key.name}"}))
+        Series(row.namespace, row.pod, row.container, label_text({OWNED_BY: f"{key.kind}.{key.name}"}))
         if key is not None
-        else Series(one.namespace, "", one.container, "")
-        for one, key in zip(batch.series, keys, strict=True)
+        else Series(row.namespace, "", row.container, "")
+        for row, key in zip(batch.series, keys, strict=True)
     ]
     return Batch(series, batch.index, batch.times, batch.cpu, batch.memory, batch.ooms)
 

@@ -151,9 +151,9 @@ class PrometheusUsage:
                 except (Refused, ResponseTooLarge, HistoryUnavailable) as error:
                     self.remarks.notes.append(f"owners of deleted pods are inferred from their names:  {error}")
                     return pods, above
-                for one in found:
-                    namespace, name = one.labels.get("namespace", ""), one.labels.get(label, "")
-                    owner = one.labels.get("owner_kind", ""), one.labels.get("owner_name", "")
+                for sample in found:
+                    namespace, name = sample.labels.get("namespace", ""), sample.labels.get(label, "")
+                    owner = sample.labels.get("owner_kind", ""), sample.labels.get("owner_name", "")
                     if not name or not owner[1] or owner[0] in ("<none>", "Node"):
                         continue
                     if kind == "Pod":
@@ -172,7 +172,7 @@ class PrometheusUsage:
             self.remarks.notes.append(f"throttling is unknown: {error}")
             return {}
         names = plan.asking.by.split(", ")
-        keyed = [((*(one.labels.get(name, "") for name in names),), one.value) for one in found]
+        keyed = [((*(sample.labels.get(name, "") for name in names),), sample.value) for sample in found]
         return {key: value for key, value in keyed if math.isfinite(value)}  # type: ignore[misc]
 
     # --- reading
@@ -263,7 +263,7 @@ class PrometheusUsage:
             async for labels, times, values in self.api.range(plan.asking.ooms(plan.every), part):
                 ooms += self._kills(plan, labels, times, values)
         except Refused as error:
-            if not any("out-of-memory" in one for one in self.remarks.notes):
+            if not any("out-of-memory" in note for note in self.remarks.notes):
                 self.remarks.notes.append(f"out-of-memory kills are unknown: {error}")
         return columns.batch(sorted(ooms, key=lambda oom: oom.instant))
 

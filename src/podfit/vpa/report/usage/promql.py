@@ -113,8 +113,8 @@ def conventions(config: PrometheusConfig) -> Iterator[PrometheusConfig]:
 
 def candidates(config: PrometheusConfig, namespace: str, pods: str) -> Iterator[Asking]:
     """The queries of the metrics themselves, then those of the recording rules, for each convention."""
-    for one in conventions(config):
-        plain = Asking(one, namespace, pods)
+    for convention in conventions(config):
+        plain = Asking(convention, namespace, pods)
         yield plain
         yield replace(plain, memory_rule=MEMORY_RULES[0], cpu_rule=CPU_RULES[0])
 

@@ -59,8 +59,8 @@ class Saved:
     def find(self, start: float, end: float) -> Batch | None:
         try:
             with np.load(self._file(start, end), allow_pickle=False) as data:
-                series = [Series(one[0], one[1], one[2], "") for one in json.loads(str(data["series"]))]
-                ooms = [Oom(*one) for one in json.loads(str(data["ooms"]))]
+                series = [Series(row[0], row[1], row[2], "") for row in json.loads(str(data["series"]))]
+                ooms = [Oom(*row) for row in json.loads(str(data["ooms"]))]
                 batch = Batch(series, data["index"], data["times"], data["cpu"], data["memory"], ooms)
         except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
             return None
@@ -74,9 +74,9 @@ class Saved:
             with begun.open("wb") as out:
                 np.savez_compressed(
                     out,
-                    series=json.dumps([one[:3] for one in batch.series]),
+                    series=json.dumps([series[:3] for series in batch.series]),
                     ooms=json.dumps(
-                        [(one.namespace, one.pod, one.container, one.instant, one.memory) for one in batch.ooms]
+                        [(oom.namespace, oom.pod, oom.container, oom.instant, oom.memory) for oom in batch.ooms]
                     ),
                     index=batch.index,
                     times=batch.times,

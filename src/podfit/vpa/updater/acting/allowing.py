@@ -44,7 +44,9 @@ class Allowing:
             return
         allowing.add(key)
         if before is None or notes_of(before) != notes_of(after):
-            for pod in [one for one in self._of.pods if one["metadata"].get("namespace", "") == key[0]]:
+            for pod in [
+                controlled for controlled in self._of.pods if controlled["metadata"].get("namespace", "") == key[0]
+            ]:
                 self._of.tasks.start(self._note(key_of(pod)), f"notes on {pod['metadata']['name']}")
 
     async def _note(self, key: Key) -> None:

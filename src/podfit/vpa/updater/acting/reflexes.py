@@ -124,7 +124,7 @@ class Reflexes:
         self._of.events.record({"kind": "Pod", "apiVersion": "v1", "metadata": pod["metadata"]}, type, reason, message)
 
     def forget(self, alive: set[str]) -> None:
-        self._before = {id: one for id, one in self._before.items() if id[0] in alive}
+        self._before = {id: state for id, state in self._before.items() if id[0] in alive}
 
 
 def _not_allowed(vpa: Mapping[str, Any], container: str) -> str:
@@ -142,7 +142,9 @@ def _most(vpa: Mapping[str, Any], container: str) -> int | None:
 
 
 def _named(pod: Mapping[str, Any], name: str) -> tuple[int, Mapping[str, Any]] | None:
-    return next(((at, one) for at, one in enumerate(containers(pod)) if one.get("name") == name), None)
+    return next(
+        ((at, container) for at, container in enumerate(containers(pod)) if container.get("name") == name), None
+    )
 
 
 def _amount(pod: Mapping[str, Any], name: str, kind: str) -> int | None:

@@ -26,7 +26,9 @@ def restarted_by(resize: Resize) -> list[str]:
     for (index, kind, resource), amount in resize.changes.items():
         container = containers(resize.pod)[index]
         name = container.get("name") or ""
-        policies = {one.get("resourceName"): one.get("restartPolicy") for one in container.get("resizePolicy") or ()}
+        policies = {
+            policy.get("resourceName"): policy.get("restartPolicy") for policy in container.get("resizePolicy") or ()
+        }
         held = (requests_of if kind == "requests" else limits_of)(resize.pod, name).get(resource)
         if policies.get(resource) == "RestartContainer" and held != amount and name not in found:
             found.append(name)

@@ -46,8 +46,8 @@ def _as_upstream_reads(pod: ObjectView) -> ObjectView:
     """The pod with the conditions as upstream interprets them: the status of the first resize condition applies to
     both. Nodes only write True."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    resizing = [one for one in conditions if one.get("type") in CONDITIONS]
-    if all(one.get("status") == "True" for one in resizing):
+    resizing = [condition for condition in conditions if condition.get("type") in CONDITIONS]
+    if all(condition.get("status") == "True" for condition in resizing):
         return pod
-    kept = [{**one, "status": "True"} for one in resizing] if resizing[0].get("status") == "True" else []
+    kept = [{**condition, "status": "True"} for condition in resizing] if resizing[0].get("status") == "True" else []
     return {**pod, "status": {**(pod.get("status") or {}), "conditions": kept}}

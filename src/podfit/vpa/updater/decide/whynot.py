@@ -83,7 +83,8 @@ def _unneeded(pod: ObjectView, vpa: ObjectView, now: Seconds, config: Config, bo
     if not meets_requirements(Candidate(pod, priority, entries), vpa):
         asked = ((vpa.get("spec") or {}).get("updatePolicy") or {}).get("evictionRequirements") or ()
         needed = " and ".join(
-            f"{one.get('changeRequirement')} of {' or '.join(one.get('resources') or ())}" for one in asked
+            f"{requirement.get('changeRequirement')} of {' or '.join(requirement.get('resources') or ())}"
+            for requirement in asked
         )
         return WhyNot(
             "EvictionRequirements",

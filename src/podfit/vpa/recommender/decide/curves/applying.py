@@ -34,24 +34,28 @@ def given_by_policy(
     """The policy's own sizes by container, for the resources that it has decided."""
     found = dict(before)
     with_policy(vpa, found, given, config)
-    return {name: restricted(found[name], one.size) for name, one in given.items() if name in found and one.size}
+    return {
+        name: restricted(found[name], estimate.size)
+        for name, estimate in given.items()
+        if name in found and estimate.size
+    }
 
 
 def with_policy(vpa: Vpa, estimates: dict[str, Estimate], given: Mapping[str, PolicySizes], config: Config) -> None:
     """Replaces estimates by the policy's sizes; a container or resource without one keeps its histogram's estimates."""
     narrow = update_mode(vpa.object) in IN_PLACE_MODES
     least = least_of(config)
-    for name, one in given.items():
+    for name, estimate in given.items():
         before = estimates.get(name)
-        if before is None or one.failed:
+        if before is None or estimate.failed:
             continue
         target = {
-            resource: max(least[resource], amount_of(resource, one.size[resource]))
-            if resource in one.size
+            resource: max(least[resource], amount_of(resource, estimate.size[resource]))
+            if resource in estimate.size
             else before.target[resource]
             for resource in before.target
         }
-        estimates[name] = _bounded(target, before, {*one.size} & {*target}, narrow)
+        estimates[name] = _bounded(target, before, {*estimate.size} & {*target}, narrow)
 
 
 def _bounded(target: Amounts, before: Estimate, sized: set[str], narrow: bool) -> Estimate:

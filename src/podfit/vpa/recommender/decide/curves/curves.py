@@ -173,7 +173,7 @@ class Curves:
         into = curves[np.searchsorted(rows, row) : np.searchsorted(rows, row, "right")]
         codes = np.full(len(into), code_of(float(memory), "memory"), np.uint16)
         self._put("memory", into, np.full(len(into), slot, np.int64), codes)
-        return [int(one) for one in into]
+        return [int(number) for number in into]
 
     # --- reading
 

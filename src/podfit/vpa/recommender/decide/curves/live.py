@@ -156,17 +156,17 @@ class LivePolicies:
         """The size of each container from the autoscaler's policy; containers without a decision are missing."""
         found: dict[str, PolicySizes] = {}
         for key in self._of.get(vpa, ()):
-            one = self._sized.get(self._policy[key], {}).get(self.curves.numbers[key])
-            if one is not None:
-                found[key.container] = one
+            estimate = self._sized.get(self._policy[key], {}).get(self.curves.numbers[key])
+            if estimate is not None:
+                found[key.container] = estimate
         return found
 
     def failed(self, vpa: VpaId) -> str:
         """Why the autoscaler's policy gives no sizes, for the first affected container; empty if it gives sizes
         to all."""
-        for name, one in sorted(self.of(vpa).items()):
-            if one.failed:
-                return f"container {name}: {one.failed}"
+        for name, estimate in sorted(self.of(vpa).items()):
+            if estimate.failed:
+                return f"container {name}: {estimate.failed}"
         return ""
 
     def judged(self, vpa: VpaId) -> dict[str, dict[str, dict[str, Quality]]]:
@@ -183,7 +183,7 @@ class LivePolicies:
         """The quality over all containers, by policy and resource."""
         found: dict[tuple[str, str], list[Quality]] = {}
         for name, each in self._sized.items():
-            for one in list(each.values()):
-                for resource, quality in one.quality.items():
+            for estimated in list(each.values()):
+                for resource, quality in estimated.quality.items():
                     found.setdefault((name, resource), []).append(quality)
         return found

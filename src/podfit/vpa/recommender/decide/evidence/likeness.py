@@ -25,9 +25,11 @@ class Level:
 
 
 LEVELS = (
-    Level("the same name, image, command and arguments", 0.01, lambda one: (one.name, one.image, one.run)),
-    Level("the same image (any tag), command and arguments", 0.003, lambda one: (one.repository, one.run)),
-    Level("the same name and image (any tag)", 0.001, lambda one: (one.name, one.repository)),
+    Level(
+        "the same name, image, command and arguments", 0.01, lambda program: (program.name, program.image, program.run)
+    ),
+    Level("the same image (any tag), command and arguments", 0.003, lambda program: (program.repository, program.run)),
+    Level("the same name and image (any tag)", 0.001, lambda program: (program.name, program.repository)),
 )
 """From most to least similar. A confidence of 0.01 is that of a quarter of an hour of samples: the bounds are as
 wide."""
@@ -47,8 +49,8 @@ class Likeness:
         if known == program:
             return
         if known is not None:
-            for one in self._keys(key.namespace, known):
-                self._alike[one].remove(key)
+            for sibling in self._keys(key.namespace, known):
+                self._alike[sibling].remove(key)
         self._program[key] = program
         self._enter(key, program)
 
@@ -72,8 +74,8 @@ class Likeness:
                 self._enter(key, program)
 
     def _enter(self, key: AggregateKey, program: Program) -> None:
-        for one in self._keys(key.namespace, program):
-            self._alike.setdefault(one, []).append(key)
+        for sibling in self._keys(key.namespace, program):
+            self._alike.setdefault(sibling, []).append(key)
 
     def _keys(self, namespace: str, program: Program) -> list[Key]:
         return [_key(scope, level, program) for level in LEVELS for scope in self._scopes(namespace)]

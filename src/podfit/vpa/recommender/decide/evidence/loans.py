@@ -164,4 +164,4 @@ class Lending:
 
 def lent_to(own: Mapping[str, Estimate], lent: Mapping[str, Estimate]) -> dict[str, Estimate]:
     """All sizes, with loans applied."""
-    return {**own, **{name: with_loan(own.get(name), one) for name, one in lent.items()}}
+    return {**own, **{name: with_loan(own.get(name), loan) for name, loan in lent.items()}}

@@ -90,7 +90,7 @@ class Starved:
         known = states.pop(sample.handle, None)
         if millicores:
             states[sample.handle] = Since(millicores, known.since if known else sample.instant, sample.instant)
-        for old in [one for one, found in states.items() if self.newest - found.last > GAP_S]:
+        for old in [key for key, found in states.items() if self.newest - found.last > GAP_S]:
             del states[old]
 
     def _note_bursts(self, sample: Sample) -> None:
@@ -104,12 +104,12 @@ class Starved:
     def lower_bound(self, sustained: bool) -> int:
         """The highest limit that is currently used up, or 0. With `sustained`, only containers that have used it up for
         a while count."""
-        found = [one.millicores for one in self.at_limit.values() if one.sustained or not sustained]
+        found = [evidence.millicores for evidence in self.at_limit.values() if evidence.sustained or not sustained]
         return max(found, default=0)
 
     def bursts(self) -> int:
         """The highest request among containers whose bursts have been throttled for a while, or 0."""
-        return max((one.millicores for one in self.throttled.values() if one.sustained), default=0)
+        return max((evidence.millicores for evidence in self.throttled.values() if evidence.sustained), default=0)
 
     def used_lately(self, percentile: float) -> int:
         if not self.used_up:
@@ -177,7 +177,7 @@ class Starvation:
     def begun_after(self, instant: Seconds) -> bool:
         """Whether a container that uses up its limit began to do so after this instant."""
         found = (state for states in self._in.values() for state in states.values())
-        return any(one.since > instant for state in found for one in state.at_limit.values())
+        return any(evidence.since > instant for state in found for evidence in state.at_limit.values())
 
     def __bool__(self) -> bool:
         return bool(self._in)

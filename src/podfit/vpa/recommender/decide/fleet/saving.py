@@ -111,8 +111,8 @@ def _histograms(dense: DenseHistograms) -> list[Object]:
     whole[heaviest <= 0] = 0.0
     line, bucket = np.nonzero(whole)
     weights: list[dict[str, int]] = [{} for _ in heaviest]
-    for one, name, weight in zip(line.tolist(), bucket.tolist(), whole[line, bucket].tolist(), strict=True):
-        weights[one][str(name)] = int(weight)
+    for row, name, weight in zip(line.tolist(), bucket.tolist(), whole[line, bucket].tolist(), strict=True):
+        weights[row][str(name)] = int(weight)
     stamps = {reference: to_rfc3339(reference) for reference in set(dense.reference.tolist())}
     return [
         {

@@ -34,12 +34,12 @@ class Rollout:
         """Why a pod has to wait for its change; None if it need not. `raises` is set if the change lowers nothing."""
         if not self.most or sized_under(pod)[0] == self._digest or self._in_need(pod, raises):
             return None
-        new = [one for one in self._pods if sized_under(one)[0] == self._digest]
-        for one in new:
-            if ended := _ended(one):
+        new = [other for other in self._pods if sized_under(other)[0] == self._digest]
+        for other in new:
+            if ended := _ended(other):
                 words = f"{ended}, under the changed policy: the other pods keep theirs until the policy is changed"
                 return Wait("RolloutPaused", words)
-        unsettled = [one["metadata"]["name"] for one in new if not self._settled(one)]
+        unsettled = [other["metadata"]["name"] for other in new if not self._settled(other)]
         if len(unsettled) + self._under_way < self.most:
             return None
         others = f" ({', '.join(sorted(unsettled))})" if unsettled else ""
