@@ -57,7 +57,7 @@ class MakingRoom:
         node = snapshot.nodes[row] if row >= 0 else None
         if node is None or pod["metadata"].get("deletionTimestamp"):
             return
-        pods = [one.pod for one in snapshot.here[row].values()]
+        pods = [bound.pod for bound in snapshot.here[row].values()]
         outcome = make_room(pod, node, pods, budgets_from(self._budgets))
         if isinstance(outcome, Evict):
             self._writes.write(lambda: self._evict(pod, outcome.victims, name))

@@ -196,7 +196,7 @@ class Board:
         for other in self.nominated.values():
             by_row.setdefault(self.snapshot.rows.get(other.node, -1), []).append(other)
         for row in rows.tolist():
-            others = [one for one in by_row.get(row, []) if one.key not in self.snapshot.pods]
+            others = [pod for pod in by_row.get(row, []) if pod.key not in self.snapshot.pods]
             with self.beside(others):
                 found += fitting.reasons_of(row)
         return found

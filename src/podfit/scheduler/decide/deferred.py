@@ -72,25 +72,25 @@ def make_room(
 
 def _victims(pod: Object, staying: list[Object], missing: Amounts, budgets: list[Budget]) -> Evict | Unresolvable:
     priority = priority_of(pod)
-    lower = sorted((one for one in staying if priority_of(one) < priority), key=_importance)
+    lower = sorted((other for other in staying if priority_of(other) < priority), key=_importance)
     left = {id(budget): budget.allowed for budget in budgets}
     chosen: list[Object] = []
-    for one in lower:
+    for candidate in lower:
         if not _short(missing):
             break
-        takes = _held(one)
+        takes = _held(candidate)
         helps = any(takes.get(name, 0) > 0 for name in _short(missing))
-        if helps and _may_go(one, budgets, left):
-            chosen.append(one)
+        if helps and _may_go(candidate, budgets, left):
+            chosen.append(candidate)
             _add(missing, takes, -1)
     if short := _short(missing):
         return Unresolvable(tuple(sorted(short.items())))
-    for one in reversed(list(chosen)):
-        _add(missing, _held(one), 1)
+    for candidate in reversed(list(chosen)):
+        _add(missing, _held(candidate), 1)
         if _short(missing):
-            _add(missing, _held(one), -1)
+            _add(missing, _held(candidate), -1)
         else:
-            chosen.remove(one)
+            chosen.remove(candidate)
     return Evict(tuple(chosen))
 
 

@@ -86,10 +86,11 @@ def _verdict(fitting: Fitting, snapshot: Snapshot, name: str, row: int, code: Co
         return NodeVerdict(name, True)
     if code == Code.RESOURCES:
         shortages = _shortages(fitting, snapshot, row)
-        reasons = tuple(insufficient(one.resource) for one in shortages)
+        reasons = tuple(insufficient(shortage.resource) for shortage in shortages)
         detail = "; ".join(
-            f"{one.resource}: requested {one.requested}, free {one.free} of {one.allocatable}, missing {one.missing}"
-            for one in shortages
+            f"{shortage.resource}: requested {shortage.requested}, free {shortage.free} of {shortage.allocatable}, "
+            f"missing {shortage.missing}"
+            for shortage in shortages
         )
         return NodeVerdict(name, False, PLUGINS[code], reasons, detail, shortages, helps)
     detail = _detail(fitting, snapshot, row, code)

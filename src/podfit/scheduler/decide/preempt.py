@@ -100,7 +100,7 @@ def _room_is_coming(board: Board, pod: Object, priority: int) -> bool:
     row = board.snapshot.rows.get(nominated or "", -1)
     if row < 0:
         return False
-    return any(one.terminating and one.priority < priority for one in board.snapshot.here[row].values())
+    return any(bound.terminating and bound.priority < priority for bound in board.snapshot.here[row].values())
 
 
 def _candidates(
@@ -133,9 +133,9 @@ def _on_node(
 ) -> Candidate | None:
     snapshot, priority = board.snapshot, priority_of(pod)
     promised = board.promised_on(pod).get(row, [])
-    victims = sorted((one for one in snapshot.here[row].values() if one.priority < priority), key=importance)
-    for one in victims:
-        snapshot.remove_pod(one.key)
+    victims = sorted((bound for bound in snapshot.here[row].values() if bound.priority < priority), key=importance)
+    for bound in victims:
+        snapshot.remove_pod(bound.key)
     removed = {victim.key: victim for victim in victims}
     try:
         if not board.fits_beside(fitting, row, promised):
@@ -144,23 +144,23 @@ def _on_node(
             return None
         protected, free = _by_budget(victims, budgets)
         violations = 0
-        for one in [*protected, *free]:
-            snapshot.put_pod(one)
+        for bound in [*protected, *free]:
+            snapshot.put_pod(bound)
             if board.fits_beside(fitting, row, promised):
-                del removed[one.key]
+                del removed[bound.key]
             else:
-                snapshot.remove_pod(one.key)
-                violations += one in protected
+                snapshot.remove_pod(bound.key)
+                violations += bound in protected
         chosen = sorted(removed.values(), key=importance)
         return Candidate(row, snapshot.names[row], tuple(chosen), violations)
     finally:
-        for one in removed.values():
-            snapshot.put_pod(one)
+        for bound in removed.values():
+            snapshot.put_pod(bound)
 
 
-def importance(one: BoundPod) -> tuple[int, float]:
+def importance(pod: BoundPod) -> tuple[int, float]:
     """The sort key of pods: higher priority first, then longer running."""
-    return -one.priority, one.started
+    return -pod.priority, pod.started
 
 
 def _by_budget(victims: list[BoundPod], budgets: list[Budget]) -> tuple[list[BoundPod], list[BoundPod]]:
@@ -195,4 +195,8 @@ def _best(candidates: list[Candidate]) -> Candidate:
 def less_important_waiting(board: Board, node: str, pod: Object) -> list[BoundPod]:
     """Nominated pods of lower priority, which lose their reservation on the node to this one."""
     mine, priority = pod_key(pod), priority_of(pod)
-    return [one for one in board.nominated.values() if one.node == node and one.key != mine and one.priority < priority]
+    return [
+        nominated
+        for nominated in board.nominated.values()
+        if nominated.node == node and nominated.key != mine and nominated.priority < priority
+    ]

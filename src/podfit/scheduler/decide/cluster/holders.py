@@ -123,23 +123,23 @@ class Holders:
         known = self._snapshot.namespaces
         return all(who.matches(pods.namespace, pods.labels, known) for who in tally.who)
 
-    def _labelled_of(self, kind: Kind, one: BoundPod) -> LabelledPods:
+    def _labelled_of(self, kind: Kind, pod: BoundPod) -> LabelledPods:
         pods = self._labelled.get(kind)
         if pods is None:
-            pods = self._labelled[kind] = LabelledPods(one.namespace, one.labels, one.terminating)
+            pods = self._labelled[kind] = LabelledPods(pod.namespace, pod.labels, pod.terminating)
             pods.counts = [counted for tally, counted in self._counts.items() if self._matches(tally, pods)]
         return pods
 
     # --- pods added and removed
-    def arrived(self, one: BoundPod) -> None:
-        self._moved(one, 1)
+    def arrived(self, pod: BoundPod) -> None:
+        self._moved(pod, 1)
 
-    def left(self, one: BoundPod) -> None:
-        self._moved(one, -1)
+    def left(self, pod: BoundPod) -> None:
+        self._moved(pod, -1)
 
-    def _moved(self, one: BoundPod, sign: int) -> None:
-        kind = (one.namespace, frozenset(one.labels.items()), one.terminating)
-        pods, row = self._labelled_of(kind, one), one.row
+    def _moved(self, pod: BoundPod, sign: int) -> None:
+        kind = (pod.namespace, frozenset(pod.labels.items()), pod.terminating)
+        pods, row = self._labelled_of(kind, pod), pod.row
         amount = pods.rows.get(row, 0) + sign
         if amount:
             pods.rows[row] = amount
@@ -149,7 +149,7 @@ class Holders:
                 del self._labelled[kind]
         for counted in pods.counts:
             counted.add(row, sign)
-        terms = one.terms
+        terms = pod.terms
         if not terms:
             return
         for term in terms.anti_affinity:

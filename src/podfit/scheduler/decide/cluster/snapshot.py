@@ -84,17 +84,17 @@ class Snapshot:
         if before is None or _allocatable_of(before) != _allocatable_of(node):
             self._set_allocatable(row, node)
         if before is None:
-            for one in self._homeless.pop(name, {}).values():
-                self._settle(one, row)
+            for pod in self._homeless.pop(name, {}).values():
+                self._settle(pod, row)
         return row
 
     def remove_node(self, name: str) -> None:
         row = self.rows.pop(name, None)
         if row is None:
             return
-        for one in list(self.here[row].values()):
-            self._unsettle(one)
-            self._homeless.setdefault(name, {})[one.key] = one
+        for pod in list(self.here[row].values()):
+            self._unsettle(pod)
+            self._homeless.setdefault(name, {})[pod.key] = pod
         self.topology.forget(row)
         self.alive[row], self.names[row], self.nodes[row] = False, "", None
         self.allocatable[row] = 0
@@ -146,76 +146,76 @@ class Snapshot:
             self.freed += 1
 
     # --- pods
-    def put_pod(self, one: BoundPod) -> None:
+    def put_pod(self, pod: BoundPod) -> None:
         """Adds a pod to its node, or replaces its state."""
-        if one.key in self.pods:
-            self.remove_pod(one.key)
-        self.pods[one.key] = one
-        row = self.rows.get(one.node)
+        if pod.key in self.pods:
+            self.remove_pod(pod.key)
+        self.pods[pod.key] = pod
+        row = self.rows.get(pod.node)
         if row is None:
-            self._homeless.setdefault(one.node, {})[one.key] = one
+            self._homeless.setdefault(pod.node, {})[pod.key] = pod
         else:
-            self._settle(one, row)
+            self._settle(pod, row)
 
     def remove_pod(self, key: Key) -> BoundPod | None:
-        one = self.pods.pop(key, None)
-        if one is None:
+        pod = self.pods.pop(key, None)
+        if pod is None:
             return None
-        if one.row >= 0:
-            self._unsettle(one)
+        if pod.row >= 0:
+            self._unsettle(pod)
         else:
-            waiting = self._homeless.get(one.node, {})
+            waiting = self._homeless.get(pod.node, {})
             waiting.pop(key, None)
             if not waiting:
-                self._homeless.pop(one.node, None)
-        return one
+                self._homeless.pop(pod.node, None)
+        return pod
 
-    def resize_pod(self, one: BoundPod, needs: Needs) -> None:
+    def resize_pod(self, pod: BoundPod, needs: Needs) -> None:
         """Updates only the amounts of a pod that is already here."""
-        if one.row < 0:
-            one.needs = needs
+        if pod.row < 0:
+            pod.needs = needs
             return
-        self._count(one, -1)
-        one.needs = needs
-        self._measure(one)
-        self._count(one, 1)
-        self.changed.add(one.row)
+        self._count(pod, -1)
+        pod.needs = needs
+        self._measure(pod)
+        self._count(pod, 1)
+        self.changed.add(pod.row)
         self.freed += 1
         self.filled += 1
 
-    def _measure(self, one: BoundPod) -> None:
-        one.vector = (*((self.column(name), amount) for name, amount in one.needs.amounts.items()), (3, 1))
+    def _measure(self, pod: BoundPod) -> None:
+        pod.vector = (*((self.column(name), amount) for name, amount in pod.needs.amounts.items()), (3, 1))
 
-    def _count(self, one: BoundPod, sign: int) -> None:
-        requested, nonzero = self.requested[one.row], self.nonzero[one.row]
-        for at, amount in one.vector:
+    def _count(self, pod: BoundPod, sign: int) -> None:
+        requested, nonzero = self.requested[pod.row], self.nonzero[pod.row]
+        for at, amount in pod.vector:
             requested[at] += sign * amount
-        nonzero[0] += sign * one.needs.nonzero_cpu
-        nonzero[1] += sign * one.needs.nonzero_memory
+        nonzero[0] += sign * pod.needs.nonzero_cpu
+        nonzero[1] += sign * pod.needs.nonzero_memory
 
-    def _settle(self, one: BoundPod, row: int) -> None:
-        self._measure(one)
-        one.row = row
-        self._count(one, 1)
-        self.here[row][one.key] = one
-        if one.priority < self.lowest[row]:
-            self.lowest[row] = one.priority
-        for address, protocol, port in one.ports:
+    def _settle(self, pod: BoundPod, row: int) -> None:
+        self._measure(pod)
+        pod.row = row
+        self._count(pod, 1)
+        self.here[row][pod.key] = pod
+        if pod.priority < self.lowest[row]:
+            self.lowest[row] = pod.priority
+        for address, protocol, port in pod.ports:
             self._ports.setdefault((protocol, port), {}).setdefault(row, []).append(address)
-        self.holders.arrived(one)
+        self.holders.arrived(pod)
         self.changed.add(row)
         self.filled += 1
 
-    def _unsettle(self, one: BoundPod) -> None:
-        row = one.row
-        self._count(one, -1)
-        del self.here[row][one.key]
-        if one.priority <= self.lowest[row]:
+    def _unsettle(self, pod: BoundPod) -> None:
+        row = pod.row
+        self._count(pod, -1)
+        del self.here[row][pod.key]
+        if pod.priority <= self.lowest[row]:
             self.lowest[row] = min((other.priority for other in self.here[row].values()), default=NO_PRIORITY)
-        for address, protocol, port in one.ports:
+        for address, protocol, port in pod.ports:
             self._release(row, address, protocol, port)
-        self.holders.left(one)
-        one.row = -1
+        self.holders.left(pod)
+        pod.row = -1
         self.changed.add(row)
         self.freed += 1
 

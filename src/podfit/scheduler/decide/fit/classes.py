@@ -96,7 +96,7 @@ class Classes:
             near[-1] = 0.0
             more = [near[trait] for trait in here]
             found = list(map(add, found, more)) if found else more
-        return [int(one + flat) for one in found]
+        return [int(combination + flat) for combination in found]
 
     # --- numbering
     def _move(self, row: int, ranked: Ints, counted: Sequence[CountedAmounts]) -> None:
@@ -146,7 +146,7 @@ class Classes:
         if len(found) >= _MOST - _FEW:
             return False
         self._traits, self._members, self._numbers, self._live = [()], [0], {}, None
-        for traits in zip(*(one.tolist() for one in np.unravel_index(found, widths)), strict=True):
+        for traits in zip(*(axis.tolist() for axis in np.unravel_index(found, widths)), strict=True):
             self._add(tuple(trait - 1 for trait in traits))
         self._members[1:] = rows[found].tolist()
         small = np.zeros(size, np.int64)

@@ -204,7 +204,7 @@ class Fitting:
         """`ranked` if no relation rules out a row and only default constraints prefer any."""
         if self._classes.sync(self._ranked, [self.relations.matching(spread) for spread in self.shape.defaults]):
             counts = self._default_counts()
-            return self._ranked + self._classes.scores([one for _, one in counts], self._rules.spread_weight)
+            return self._ranked + self._classes.scores([count for _, count in counts], self._rules.spread_weight)
         fits = self._ranked >= 0
         return np.where(fits, self._ranked + self._rules.spread_weight * self._default_spread(fits), _REFUSED)
 

@@ -68,8 +68,8 @@ def preferred_affinity(snapshot: Snapshot, shape: PodShape, rows: list[int]) -> 
     """For each row, the sum of the weights of the node preferences that match."""
     affinity = (shape.spec.get("affinity") or {}).get("nodeAffinity") or {}
     found = np.zeros(len(rows), np.int64)
-    for one in affinity.get(PREFERRED) or ():
-        term, weight = one.get("preference") or {}, int(one.get("weight") or 0)
+    for preference in affinity.get(PREFERRED) or ():
+        term, weight = preference.get("preference") or {}, int(preference.get("weight") or 0)
         if not term.get("matchExpressions") and not term.get("matchFields"):
             found += weight
             continue
@@ -88,7 +88,7 @@ def soft_taints(snapshot: Snapshot, shape: PodShape) -> Ints | None:
     ]
     counts = [
         sum(
-            not any(tolerates(one, {"key": key, "value": value, "effect": effect}) for one in soft)
+            not any(tolerates(toleration, {"key": key, "value": value, "effect": effect}) for toleration in soft)
             for key, value, effect in taints
             if effect == "PreferNoSchedule"
         )
@@ -147,18 +147,18 @@ def spreading_by_default(snapshot: Snapshot, counted: list[tuple[Spread, Ints]],
     for spread, counts in counted:
         key, some = spread.topology_key, float(spread.max_skew - 1)
         if key == HOSTNAME:
-            one = counts * math.log(nodes + 2)
+            weighted = counts * math.log(nodes + 2)
             if topology.everywhere(key):
                 flat += some
             else:
-                one = np.where(topology.of(key) >= 0, one + some, 0.0)
+                weighted = np.where(topology.of(key) >= 0, weighted + some, 0.0)
         else:
             ids = topology.of(key)
             domains = topology.domains(key) if nodes == len(snapshot) else len(np.unique(ids[among]))
             by_domain = counts * math.log(domains + 2) + some
             by_domain[-1] = 0.0
-            one = by_domain.take(ids)
-        raw = np.add(raw, one, out=raw) if len(raw) else one
+            weighted = by_domain.take(ids)
+        raw = np.add(raw, weighted, out=raw) if len(raw) else weighted
     return _fewest_best(raw, among, flat)
 
 

@@ -59,7 +59,7 @@ def _with_default_requests(pod: Object) -> Object:
     """The pod with a default request for every container that has none; an explicit 0 is a request too."""
     spec = pod.get("spec") or {}
     fields = {
-        field: [_with_default_request(one) for one in spec.get(field) or ()]
+        field: [_with_default_request(container) for container in spec.get(field) or ()]
         for field in ("containers", "initContainers")
     }
     return {**pod, "spec": {**spec, **fields}}

@@ -55,8 +55,8 @@ class Owners:
 
     def owning_set(self, before: Object | None, after: Object | None) -> None:
         """A ReplicationController, ReplicaSet or StatefulSet."""
-        one = after or before or {}
-        key = (one["kind"], one["metadata"].get("namespace") or "", one["metadata"]["name"])
+        obj = after or before or {}
+        key = (obj["kind"], obj["metadata"].get("namespace") or "", obj["metadata"]["name"])
         selector = _selector(after) if after is not None else None
         if self._sets.get(key) == selector:
             return
@@ -100,9 +100,13 @@ class Owners:
         )
         if not requirements:
             return None
-        ordered = tuple(sorted(requirements, key=lambda one: (one.key, one.operator, one.values)))
+        ordered = tuple(
+            sorted(requirements, key=lambda requirement: (requirement.key, requirement.operator, requirement.values))
+        )
         who = Matcher(frozenset((namespace,)), None, LabelSelector(ordered))
-        key = msgspec.json.encode((namespace, [(one.key, one.operator, one.values) for one in ordered]))
+        key = msgspec.json.encode(
+            (namespace, [(requirement.key, requirement.operator, requirement.values) for requirement in ordered])
+        )
         return SpreadGroup(key, tuple(Spread(key, skew, False, 1, who, True, True, False) for key, skew in _DEFAULTS))
 
 

@@ -85,7 +85,7 @@ def _selector(obj: Object | None, keys: Object, labels: Mapping[str, str]) -> La
         return selector
     extra = [Requirement(key, EQUALS, (labels[key],)) for key in keys.get("matchLabelKeys") or () if key in labels]
     extra += [Requirement(key, NOT_IN, (labels[key],)) for key in keys.get("mismatchLabelKeys") or () if key in labels]
-    new = [one for one in extra if one not in selector.requirements]
+    new = [requirement for requirement in extra if requirement not in selector.requirements]
     return LabelSelector((*selector.requirements, *new)) if new else selector
 
 
@@ -113,13 +113,13 @@ def terms_of(spec: Object, namespace: str, labels: Mapping[str, str]) -> Terms:
     if not near and not away:
         return NO_TERMS
     preferred = [
-        (sign * int(one.get("weight") or 0), _term(one.get("podAffinityTerm") or {}, namespace, labels))
+        (sign * int(term.get("weight") or 0), _term(term.get("podAffinityTerm") or {}, namespace, labels))
         for sign, side in ((1, near), (-1, away))
-        for one in side.get(PREFERRED) or ()
+        for term in side.get(PREFERRED) or ()
     ]
     return Terms(
-        tuple(_term(one, namespace, labels) for one in near.get(REQUIRED) or ()),
-        tuple(_term(one, namespace, labels) for one in away.get(REQUIRED) or ()),
+        tuple(_term(term, namespace, labels) for term in near.get(REQUIRED) or ()),
+        tuple(_term(term, namespace, labels) for term in away.get(REQUIRED) or ()),
         tuple(preferred),
     )
 
