@@ -86,7 +86,7 @@ def contexts(path: str = "") -> list[str]:
 
 def _files(path: str) -> list[Path]:
     chosen = [path] if path else [part for part in os.environ.get("KUBECONFIG", "").split(":") if part]
-    return [Path(one) for one in chosen] or [Path.home() / ".kube" / "config"]
+    return [Path(entry) for entry in chosen] or [Path.home() / ".kube" / "config"]
 
 
 def _merged(files: list[Path]) -> dict[str, Any]:

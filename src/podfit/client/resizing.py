@@ -49,7 +49,7 @@ async def ask_form(client: Client) -> ServerForm:
         version = await client.raw("GET", "/version")
     except ApiError:
         return NATIVE_FORM
-    names = {one.get("name") for one in _rows(listed)}
+    names = {row.get("name") for row in _rows(listed)}
     if "pods" not in names or not isinstance(version, dict):
         return NATIVE_FORM
     numbers = tuple(int(found[0]) if (found := re.match(r"\d+", str(version.get(key)))) else 0 for key in _KEYS)

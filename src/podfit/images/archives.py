@@ -84,7 +84,7 @@ def _oci(store: ImageStore, archive: _Archive, named: list[Reference], platform:
     index = document(archive.read("index.json"), "index.json")
     if not is_index(index):
         raise BrokenImage("index.json lists no manifests")
-    entries = [one for one in index["manifests"] if isinstance(one, dict)]
+    entries = [manifest for manifest in index["manifests"] if isinstance(manifest, dict)]
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for entry in entries:
         by_name.setdefault(_annotated(entry), []).append(entry)
@@ -152,7 +152,7 @@ def _docker_list(archive: _Archive) -> list[Mapping[str, Any]]:
         listed = msgspec.json.decode(archive.read("manifest.json"))
     except msgspec.DecodeError as error:
         raise BrokenImage(f"manifest.json is not valid JSON: {error}") from error
-    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
 
 
 def _docker_names(archive: _Archive) -> list[Reference]:

@@ -94,7 +94,7 @@ def is_id(name: str) -> bool:
 def find(images: Images, name: str) -> StoredImage | None:
     """Finds an image by a reference, or by an id, of which 12 digits are sufficient."""
     if (found := _ID.fullmatch(name)) is not None:
-        matching = [one for one in images.values() if one.hex.startswith(found[1])]
+        matching = [image for image in images.values() if image.hex.startswith(found[1])]
         if len(matching) == 1:
             return matching[0]
     try:
@@ -102,8 +102,8 @@ def find(images: Images, name: str) -> StoredImage | None:
     except InvalidReference:
         return None
     if reference.digest:
-        return next((one for one in images.values() if reference.pinned in one.digests), None)
-    return next((one for one in images.values() if reference.tagged in one.tags), None)
+        return next((image for image in images.values() if reference.pinned in image.digests), None)
+    return next((image for image in images.values() if reference.tagged in image.tags), None)
 
 
 @contextlib.contextmanager

@@ -56,7 +56,7 @@ class ImageStore:
 
     # --- images
     def images(self) -> list[StoredImage]:
-        return [self._placed(one) for one in self._index.read().values() if self._root(one.id).is_dir()]
+        return [self._placed(image) for image in self._index.read().values() if self._root(image.id).is_dir()]
 
     def find(self, name: str) -> StoredImage | None:
         """Finds an image by a reference or an id. An image whose files were deleted counts as missing."""
@@ -123,7 +123,7 @@ class ImageStore:
     def _unlist(self, images: Images, image: StoredImage) -> None:
         """A container that acquired the image meanwhile keeps it: leases are counted before and after."""
         self._refuse_in_use(image)
-        self._index.write({key: one for key, one in images.items() if key != image.id})
+        self._index.write({key: entry for key, entry in images.items() if key != image.id})
         try:
             self._refuse_in_use(image)
         except ImageInUse:
@@ -223,13 +223,13 @@ class ImageStore:
         with locked(self.folder / "blobs.lock", wait=False) as free:
             if not free:
                 return
-            needed = {digest for one in self._index.read().values() for digest in (one.id, *one.layers)}
+            needed = {digest for image in self._index.read().values() for digest in (image.id, *image.layers)}
             for file in (self.folder / "blobs").glob("*/*"):
                 if f"{file.parent.name}:{file.name}" not in needed:
                     file.unlink(missing_ok=True)
             for file in (self.folder / "partial").iterdir() if partials else ():
                 file.unlink(missing_ok=True)
-            listed = {one.hex for one in self._index.read().values()}
+            listed = {image.hex for image in self._index.read().values()}
             for folder in (self.folder / "rootfs").iterdir():
                 if folder.name not in listed:
                     shutil.rmtree(folder, ignore_errors=True)
@@ -259,8 +259,8 @@ def _listed(
 ) -> StoredImage:
     """Adds an image to the list, or names to an existing one."""
     image_id, old = manifest.config.digest, images.get(manifest.config.digest)
-    tags = dict.fromkeys((*(old.tags if old else ()), *(one.tagged for one in names if one.tagged)))
-    digests = dict.fromkeys((*(one.at(digest) for one in names if digest), *(old.digests if old else ())))
+    tags = dict.fromkeys((*(old.tags if old else ()), *(name.tagged for name in names if name.tagged)))
+    digests = dict.fromkeys((*(name.at(digest) for name in names if digest), *(old.digests if old else ())))
     _untag(images, tags)
     made = images[image_id] = StoredImage(
         id=image_id,
@@ -277,9 +277,9 @@ def _listed(
 
 def _untag(images: Images, tags: Iterable[str]) -> None:
     moved = set(tags)
-    for one in list(images.values()):
-        if moved & set(one.tags):
-            images[one.id] = replace(one, tags=tuple(tag for tag in one.tags if tag not in moved))
+    for image in list(images.values()):
+        if moved & set(image.tags):
+            images[image.id] = replace(image, tags=tuple(tag for tag in image.tags if tag not in moved))
 
 
 def _sync(folder: Path) -> None:

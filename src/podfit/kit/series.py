@@ -55,8 +55,8 @@ class Labelled(MetricWrapperBase):
         zeros = list(blank._samples())
         for values in absent:
             named = dict(zip(self._labelnames, values, strict=True))
-            for one in zeros:
-                yield Sample(one.name, {**named, **one.labels}, one.value)
+            for zero in zeros:
+                yield Sample(zero.name, {**named, **zero.labels}, zero.value)
 
 
 class Counter(Labelled, prometheus_client.Counter):

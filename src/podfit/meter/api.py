@@ -128,14 +128,14 @@ class MetricsApi:
     async def _metadata(self, kind: Kind, namespace: str, name: str, query: Query, word: str) -> list[Meta]:
         if name:
             try:
-                one = await self._client.raw(
+                response = await self._client.raw(
                     "GET", kind.path(namespace, name), headers={"Accept": _ONE}, decode=_read_one
                 )
             except ApiError as error:
                 raise (
                     _missing(word, f"{namespace}/{name}" if namespace else name) if error.code == 404 else error
                 ) from None
-            return [one.metadata]
+            return [response.metadata]
         listed = await self._client.raw(
             "GET", kind.path(namespace), _selectors(query), headers={"Accept": _MANY}, decode=_read_many
         )

@@ -113,7 +113,9 @@ class Meter:
             names = [node["metadata"]["name"] for node in self._nodes]
         here = [name for name in names if name in self.sources]
         away = [name for name in names if name not in self.sources]
-        await asyncio.gather(self._scrape_here(here, samples), *(self._scrape_away(one, gate, samples) for one in away))
+        await asyncio.gather(
+            self._scrape_here(here, samples), *(self._scrape_away(agent, gate, samples) for agent in away)
+        )
         for subscriber in self._subscribers if samples else ():
             try:
                 subscriber(samples)

@@ -70,18 +70,18 @@ class PodNetwork:
         self._firewall.services = self._read_services()
         known = self._attachments.all()
         try:
-            if any(one.kind == BRIDGE for one in known):
+            if any(attachment.kind == BRIDGE for attachment in known):
                 await self._prepare(BRIDGE)
-            elif any(one.published or one.link for one in known):
+            elif any(attachment.published or attachment.link for attachment in known):
                 await self._prepare(_TABLE)
         except (NetworkFailure, OSError) as error:
             # Running pods keep what they have; the next one that starts reports why it cannot.
             log.warning("the network of this node's pods: %s", error)
-        for one in known:
-            self._hold_again(one)
-        for one in self._attachments.all():
-            if one.kind == CNI and one.ips and self.is_connected(one.request.uid):
-                await self._check(one)
+        for attachment in known:
+            self._hold_again(attachment)
+        for attachment in self._attachments.all():
+            if attachment.kind == CNI and attachment.ips and self.is_connected(attachment.request.uid):
+                await self._check(attachment)
 
     async def close(self) -> None:
         """Closes the network; pods stay connected. If there are none, removes the node's resources from the kernel."""
@@ -91,11 +91,11 @@ class PodNetwork:
 
     async def purge(self) -> None:
         """Disconnects every pod and removes everything that this node created in the kernel."""
-        for one in self._attachments.all():
+        for attachment in self._attachments.all():
             try:
-                await self.disconnect(one.request.uid)
+                await self.disconnect(attachment.request.uid)
             except (NetworkFailure, OSError) as error:
-                log.warning("pod %s: %s", one.request.uid, error)
+                log.warning("pod %s: %s", attachment.request.uid, error)
         if self._folder.exists():
             await namespaces.in_thread(self._remove_all)
         self._ready.clear()
@@ -117,8 +117,8 @@ class PodNetwork:
 
     def is_connected(self, uid: str) -> bool:
         """Whether the pod's namespace still exists: not after a reboot, nor if another program removed it."""
-        one = self._attachments.get(uid)
-        return one is not None and bool(one.ips) and namespaces.exists(Path(one.namespace))
+        attachment = self._attachments.get(uid)
+        return attachment is not None and bool(attachment.ips) and namespaces.exists(Path(attachment.namespace))
 
     def set_range(self, text: str) -> None:
         """Sets the range to the Node's spec.podCIDR. It takes effect when no pod has an address of another range."""
@@ -134,54 +134,54 @@ class PodNetwork:
             return None
         await self.disconnect(request.uid)
         kind = CNI if isinstance(chosen, config.NetworkConfig) else BRIDGE
-        one = Attachment(request, kind, str(self._namespace(request.uid)))
+        attachment = Attachment(request, kind, str(self._namespace(request.uid)))
         try:
             own = self._own_ports(request, chosen)
             self._ports.hold(request.uid, own)
-            self._attachments.save(one)
+            self._attachments.save(attachment)
             if kind == BRIDGE:
                 await self._prepare(BRIDGE)
             elif own or (self._firewall.services and find_nft()):
                 await self._prepare(_TABLE)
             if isinstance(chosen, config.NetworkConfig):
-                await self._connect_by_cni(one, chosen)
+                await self._connect_by_cni(attachment, chosen)
             else:
-                await self._connect_to_bridge(one)
+                await self._connect_to_bridge(attachment)
             if request.sysctls:
-                await namespaces.in_thread(lambda: _set_parameters(Path(one.namespace), request.sysctls))
+                await namespaces.in_thread(lambda: _set_parameters(Path(attachment.namespace), request.sysctls))
             if own:
-                one.published = own
-                await namespaces.in_thread(lambda: self._firewall.publish(own, _ipv4(one.ips)))
-            self._attachments.save(one)
+                attachment.published = own
+                await namespaces.in_thread(lambda: self._firewall.publish(own, _ipv4(attachment.ips)))
+            self._attachments.save(attachment)
         except (NetworkFailure, OSError) as error:
             if isinstance(error, (RulesRefused, OSError)):
                 self._ready.clear()
-            await self._give_up(one)
+            await self._give_up(attachment)
             if isinstance(error, NetworkFailure):
                 raise
             raise NetworkFailure(f"cannot set up the pod's network: {error.strerror or error}") from error
-        return one
+        return attachment
 
     async def disconnect(self, uid: str) -> None:
         """Disconnects a pod. Raises NetworkFailure if a CNI plugin cannot release its resources; the caller retries."""
         self._ports.drop(uid)
-        one = self._attachments.get(uid)
-        if one is None:
+        attachment = self._attachments.get(uid)
+        if attachment is None:
             return
-        if one.published:
-            await namespaces.in_thread(lambda: self._firewall.unpublish(one.published))
-        if one.kind == CNI:
+        if attachment.published:
+            await namespaces.in_thread(lambda: self._firewall.unpublish(attachment.published))
+        if attachment.kind == CNI:
             # Without its namespace a plugin still releases its addresses.
-            there = one.namespace if namespaces.exists(Path(one.namespace)) else ""
+            there = attachment.namespace if namespaces.exists(Path(attachment.namespace)) else ""
             try:
-                await chain.delete(one.request, there, one.cni)
+                await chain.delete(attachment.request, there, attachment.cni)
             except NetworkFailure as error:
-                if one.ips:
+                if attachment.ips:
                     raise
                 # The pod was never connected, so a failed DEL must not block it once the configuration has been
                 # corrected.
                 log.info("pod %s: %s", uid, error)
-        await namespaces.in_thread(lambda: self._remove(one))
+        await namespaces.in_thread(lambda: self._remove(attachment))
         self._attachments.drop(uid)
 
     async def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
@@ -229,19 +229,23 @@ class PodNetwork:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self._folder / "opened").touch()
         known = self._attachments.all()
-        links = [one.link for one in known if one.kind == CNI and one.link and os.path.exists(f"{_CONF}/{one.link}")]
-        published = [(one.published, _ipv4(one.ips)) for one in known if one.published]
+        links = [
+            attachment.link
+            for attachment in known
+            if attachment.kind == CNI and attachment.link and os.path.exists(f"{_CONF}/{attachment.link}")
+        ]
+        published = [(attachment.published, _ipv4(attachment.ips)) for attachment in known if attachment.published]
         if what == BRIDGE:
             network = self._bridge.open()
             self._firewall.open([self._bridge.name, *links], [network], published)
         else:
             self._firewall.open(links, (), published)
 
-    def _hold_again(self, one: Attachment) -> None:
+    def _hold_again(self, attachment: Attachment) -> None:
         try:
-            self._ports.hold(one.request.uid, one.published)
+            self._ports.hold(attachment.request.uid, attachment.published)
         except NetworkFailure as error:
-            log.warning("pod %s/%s: %s", one.request.namespace, one.request.name, error)
+            log.warning("pod %s/%s: %s", attachment.request.namespace, attachment.request.name, error)
 
     def _read_services(self) -> dict[tuple[str, int], tuple[str, int]]:
         try:
@@ -250,51 +254,53 @@ class PodNetwork:
             return {}
         return {(address, port): (target, to) for address, port, target, to in listed}
 
-    async def _connect_to_bridge(self, one: Attachment) -> None:
+    async def _connect_to_bridge(self, attachment: Attachment) -> None:
         """The address is leased in this thread: its files are small, and in another thread each would wait for the
         interpreter lock."""
         assert self._bridge.leases is not None
-        address = self._bridge.leases.take(one.request.uid)
-        path, hairpin = Path(one.namespace), bool(one.request.ports)
-        one.link = await namespaces.in_thread(lambda: self._bridge.connect(address, path, hairpin))
-        one.ips = (str(address),)
+        address = self._bridge.leases.take(attachment.request.uid)
+        path, hairpin = Path(attachment.namespace), bool(attachment.request.ports)
+        attachment.link = await namespaces.in_thread(lambda: self._bridge.connect(address, path, hairpin))
+        attachment.ips = (str(address),)
 
-    async def _connect_by_cni(self, one: Attachment, chosen: config.NetworkConfig) -> None:
-        await namespaces.in_thread(lambda: _empty_namespace(Path(one.namespace)))
+    async def _connect_by_cni(self, attachment: Attachment, chosen: config.NetworkConfig) -> None:
+        await namespaces.in_thread(lambda: _empty_namespace(Path(attachment.namespace)))
         try:
-            one.ips = await chain.add(chosen, one.request, one.namespace, self._settings.cni_bin_dirs, one.cni)
+            attachment.ips = await chain.add(
+                chosen, attachment.request, attachment.namespace, self._settings.cni_bin_dirs, attachment.cni
+            )
         finally:
-            self._attachments.save(one)
-        if self._firewall.is_open and _ipv4(one.ips):
-            await namespaces.in_thread(lambda: self._follow_link(one))
+            self._attachments.save(attachment)
+        if self._firewall.is_open and _ipv4(attachment.ips):
+            await namespaces.in_thread(lambda: self._follow_link(attachment))
 
-    def _follow_link(self, one: Attachment) -> None:
+    def _follow_link(self, attachment: Attachment) -> None:
         """Redirects Service addresses to the host for CNI's pods as well, for any link on which their packets
         arrive.
         """
         with Netlink() as net:
-            index = net.link_towards(IPv4Address(_ipv4(one.ips)))
-            one.link = next((link.name for link in net.links() if link.index == index), "")
-        if one.link:
-            self._firewall.add_link(one.link)
+            index = net.link_towards(IPv4Address(_ipv4(attachment.ips)))
+            attachment.link = next((link.name for link in net.links() if link.index == index), "")
+        if attachment.link:
+            self._firewall.add_link(attachment.link)
 
-    def _remove(self, one: Attachment) -> None:
-        if one.kind == BRIDGE:
-            self._bridge.disconnect(one.request.uid)
-        namespaces.remove(Path(one.namespace))
+    def _remove(self, attachment: Attachment) -> None:
+        if attachment.kind == BRIDGE:
+            self._bridge.disconnect(attachment.request.uid)
+        namespaces.remove(Path(attachment.namespace))
 
-    async def _give_up(self, one: Attachment) -> None:
+    async def _give_up(self, attachment: Attachment) -> None:
         try:
-            await self.disconnect(one.request.uid)
+            await self.disconnect(attachment.request.uid)
         except (NetworkFailure, OSError) as error:
             # Kept: the next attempt starts by disconnecting.
-            log.info("pod %s: %s", one.request.uid, error)
+            log.info("pod %s: %s", attachment.request.uid, error)
 
-    async def _check(self, one: Attachment) -> None:
+    async def _check(self, attachment: Attachment) -> None:
         try:
-            await chain.check(one.request, one.namespace, one.cni)
+            await chain.check(attachment.request, attachment.namespace, attachment.cni)
         except NetworkFailure as error:
-            log.warning("pod %s/%s: %s", one.request.namespace, one.request.name, error)
+            log.warning("pod %s/%s: %s", attachment.request.namespace, attachment.request.name, error)
 
     def _namespace(self, uid: str) -> Path:
         return namespaces.FOLDER / f"podfit-{self._mark}-{uid}"

@@ -42,8 +42,8 @@ class Reservations:
             raise
 
     def drop(self, owner: str) -> None:
-        for one in self._sockets.pop(owner, ()):
-            one.close()
+        for listening in self._sockets.pop(owner, ()):
+            listening.close()
 
     def close(self) -> None:
         for owner in list(self._sockets):

@@ -134,7 +134,7 @@ class Lifecycle:
         boot = container.layout.boot
         self._cgroups.write(container.group, container.limits, self.limit_bytes(container, boot.memory_mib))
         self._records.save(container)
-        filesystems = tuple(Filesystem(str(one.source), one.tag, one.daemon) for one in shares)
+        filesystems = tuple(Filesystem(str(share.source), share.tag, share.daemon) for share in shares)
         definition = replace(self.definition(sandbox, container, disks + blocks), filesystems=filesystems)
         await self._hypervisor.define(domain_xml(definition))
 

@@ -110,7 +110,7 @@ class Runtime:
         return found
 
     def containers_of(self, sandbox_id: str) -> list[Container]:
-        return [one for one in self.records.containers.values() if one.sandbox_id == sandbox_id]
+        return [container for container in self.records.containers.values() if container.sandbox_id == sandbox_id]
 
     async def remove(self, container: Container) -> None:
         await self.lives.remove(container)

@@ -29,7 +29,7 @@ def tolerates(toleration: Object, taint: Object) -> bool:
 def untolerated(taints: list[Object], tolerations: list[Object], effects: tuple[str, ...]) -> Object | None:
     """The first taint with one of the effects that no toleration matches."""
     for taint in taints:
-        if taint.get("effect") in effects and not any(tolerates(one, taint) for one in tolerations):
+        if taint.get("effect") in effects and not any(tolerates(toleration, taint) for toleration in tolerations):
             return taint
     return None
 
@@ -58,9 +58,9 @@ def term_matches(term: Object, labels: dict[str, str], name: str) -> bool:
     expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
     if not expressions and not fields:
         return False
-    return all(requirement_matches(one, labels.get(one.get("key", ""))) for one in expressions) and all(
-        one.get("key") == "metadata.name" and requirement_matches(one, name) for one in fields
-    )
+    return all(
+        requirement_matches(expression, labels.get(expression.get("key", ""))) for expression in expressions
+    ) and all(field.get("key") == "metadata.name" and requirement_matches(field, name) for field in fields)
 
 
 def required_terms(spec: Object) -> list[Object] | None:

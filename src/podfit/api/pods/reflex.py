@@ -66,4 +66,4 @@ def near_of(pod: Mapping[str, Any]) -> NearLimit | None:
 
 def is_true(pod: Mapping[str, Any], condition: str) -> bool:
     listed = (pod.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == condition and one.get("status") == "True" for one in listed)
+    return any(row.get("type") == condition and row.get("status") == "True" for row in listed)

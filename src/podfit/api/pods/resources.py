@@ -94,10 +94,17 @@ def _wanted(spec: Mapping[str, Any]) -> tuple[object, ...]:
     """All parts of a spec that `pod_requests` depends on."""
     init_containers, level = spec.get("initContainers"), spec.get("resources")
     return (
-        [(one.get("name"), (one.get("resources") or _NOTHING).get("requests")) for one in spec.get("containers") or ()],
         [
-            (one.get("name"), (one.get("resources") or _NOTHING).get("requests"), one.get("restartPolicy"))
-            for one in init_containers
+            (container.get("name"), (container.get("resources") or _NOTHING).get("requests"))
+            for container in spec.get("containers") or ()
+        ],
+        [
+            (
+                container.get("name"),
+                (container.get("resources") or _NOTHING).get("requests"),
+                container.get("restartPolicy"),
+            )
+            for container in init_containers
         ]
         if init_containers
         else None,

@@ -186,7 +186,7 @@ def from_json(body: bytes) -> bytes:
     if kind.endswith("List") and not knows(api_version, kind):
         item = message_of(api_version, kind.removesuffix("List"))
         listed = _listed(body)
-        items = [field(2, item.of(bytes(one))) for one in listed.items or ()]
+        items = [field(2, item.of(bytes(element))) for element in listed.items or ()]
         raw = field(1, message("meta.ListMeta").of(bytes(listed.metadata))) + b"".join(items)
     else:
         raw = message_of(api_version, kind).of(body)

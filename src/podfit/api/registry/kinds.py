@@ -39,13 +39,17 @@ class Registry:
     def add(self, kind: Kind) -> None:
         self._by_resource[kind.group, kind.version, kind.plural] = kind
         self._by_kind[kind.api_version, kind.kind] = kind
-        others = [one for one in self._by_storage.get(kind.storage_prefix, ()) if one.api_version != kind.api_version]
+        others = [
+            other for other in self._by_storage.get(kind.storage_prefix, ()) if other.api_version != kind.api_version
+        ]
         self._by_storage[kind.storage_prefix] = (*others, kind)
 
     def remove(self, kind: Kind) -> None:
         self._by_resource.pop((kind.group, kind.version, kind.plural), None)
         self._by_kind.pop((kind.api_version, kind.kind), None)
-        left = [one for one in self._by_storage.get(kind.storage_prefix, ()) if one.api_version != kind.api_version]
+        left = [
+            other for other in self._by_storage.get(kind.storage_prefix, ()) if other.api_version != kind.api_version
+        ]
         self._by_storage[kind.storage_prefix] = tuple(left)
 
     def resource(self, group: str, version: str, plural: str) -> Kind | None:
@@ -53,7 +57,7 @@ class Registry:
 
     def equivalents(self, kind: Kind) -> tuple[Kind, ...]:
         """The other kinds that show the same stored objects: other versions, other groups."""
-        return tuple(one for one in self._by_storage.get(kind.storage_prefix, ()) if one != kind)
+        return tuple(other for other in self._by_storage.get(kind.storage_prefix, ()) if other != kind)
 
     def of(self, api_version: str, kind: str) -> Kind | None:
         return self._by_kind.get((api_version, kind))

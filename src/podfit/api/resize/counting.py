@@ -30,16 +30,19 @@ def counted(pod: Object, dialect: str | None) -> Object:
         return pod
     status = pod.get("status") or {}
     reported = by_name(status.get("containerStatuses"))
-    if not any(one.get(_ALLOCATED) for one in reported.values()):
+    if not any(container_status.get(_ALLOCATED) for container_status in reported.values()):
         return pod
     words = words_by_resource(pod) if dialect == DESIGN_2021 else dict.fromkeys(RESIZABLE, IN_PROGRESS_WORD)
     amounts = {
-        one["name"]: _amounts(one, reported[one["name"]][_ALLOCATED], words)
-        for one in pod["spec"].get("containers") or ()
-        if (reported.get(one["name"]) or {}).get(_ALLOCATED)
+        container["name"]: _amounts(container, reported[container["name"]][_ALLOCATED], words)
+        for container in pod["spec"].get("containers") or ()
+        if (reported.get(container["name"]) or {}).get(_ALLOCATED)
     }
-    containers = [_requesting(one, amounts.get(one["name"])) for one in pod["spec"]["containers"]]
-    statuses = [_having(one, amounts.get(one.get("name", ""))) for one in status["containerStatuses"]]
+    containers = [_requesting(container, amounts.get(container["name"])) for container in pod["spec"]["containers"]]
+    statuses = [
+        _having(container_status, amounts.get(container_status.get("name", "")))
+        for container_status in status["containerStatuses"]
+    ]
     return {
         **pod,
         "spec": {**pod["spec"], "containers": containers},
@@ -54,18 +57,29 @@ def counted_in_quota(pod: Object, dialect: str | None) -> Object:
     if not statuses or dialect not in (DESIGN_2020, DESIGN_2021, V1_31, V1_32):
         return pod
     if dialect == V1_32:
-        return {**pod, "status": {**status, "containerStatuses": [_without(one, _ALLOCATED) for one in statuses]}}
+        return {
+            **pod,
+            "status": {
+                **status,
+                "containerStatuses": [_without(container_status, _ALLOCATED) for container_status in statuses],
+            },
+        }
     settled = dialect == V1_31 and is_resize_infeasible(pod)
     words = dict.fromkeys(RESIZABLE, INFEASIBLE if settled else "")
     reported = by_name(statuses)
     containers = [
-        _requesting(one, _amounts(one, (reported.get(one.get("name", "")) or {}).get(_ALLOCATED) or {}, words))
-        for one in pod["spec"].get("containers") or ()
+        _requesting(
+            container, _amounts(container, (reported.get(container.get("name", "")) or {}).get(_ALLOCATED) or {}, words)
+        )
+        for container in pod["spec"].get("containers") or ()
     ]
     return {
         **pod,
         "spec": {**pod["spec"], "containers": containers},
-        "status": {**status, "containerStatuses": [_without(one, "resources") for one in statuses]},
+        "status": {
+            **status,
+            "containerStatuses": [_without(container_status, "resources") for container_status in statuses],
+        },
     }
 
 

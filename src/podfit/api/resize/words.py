@@ -46,7 +46,7 @@ def resize_of(pod: Object) -> ReportedResize:
 
 
 def by_name(listed: Sequence[Object] | None) -> dict[str, Object]:
-    return {one.get("name", ""): one for one in listed or ()}
+    return {row.get("name", ""): row for row in listed or ()}
 
 
 def same(one: str | None, other: str | None) -> bool:
@@ -98,8 +98,8 @@ def gap_of(pod: Object) -> Gap:
 
 def decided(conditions: Sequence[Object], pending: str, in_progress: bool, generation: int, now: str) -> list[Object]:
     """The conditions of a pod whose node has decided on `generation`: those of a resize are replaced, others kept."""
-    kept = [one for one in conditions if one.get("type") not in CONDITIONS]
-    before = {one.get("type"): one for one in conditions}
+    kept = [condition for condition in conditions if condition.get("type") not in CONDITIONS]
+    before = {condition.get("type"): condition for condition in conditions}
     made = []
     if pending:
         made.append(_condition(before.get(PENDING), PENDING, pending, generation, now))
@@ -126,9 +126,12 @@ def accepted(new: Object, old: Object, now: str) -> Object | None:
     status, reported = old.get("status") or {}, by_name((new.get("status") or {}).get("containerStatuses"))
     answers = before.unanswered and not after.unanswered
     listed = [
-        _accepted(one, reported.get(one.get("name", "")), answers) for one in status.get("containerStatuses") or ()
+        _accepted(container_status, reported.get(container_status.get("name", "")), answers)
+        for container_status in status.get("containerStatuses") or ()
     ]
-    if not any(one is not stored for one, stored in zip(listed, status.get("containerStatuses") or (), strict=True)):
+    if not any(
+        answered is not stored for answered, stored in zip(listed, status.get("containerStatuses") or (), strict=True)
+    ):
         return None
     generation = old["metadata"].get("generation") or 0
     conditions = decided(status.get("conditions") or (), "", True, generation, now)

@@ -110,15 +110,17 @@ def descriptor(found: object) -> Descriptor:
 
 def choose(found: Mapping[str, Any], wanted: Platform) -> Descriptor:
     """Selects the image for a platform from an index. One that names no platform is used if it is the only one."""
-    offered = [one for one in found["manifests"] if isinstance(one, dict)]
+    offered = [manifest for manifest in found["manifests"] if isinstance(manifest, dict)]
     ranked = sorted(
-        (rank, at) for at, one in enumerate(offered) if (rank := _rank(one.get("platform"), wanted)) is not None
+        (rank, at)
+        for at, manifest in enumerate(offered)
+        if (rank := _rank(manifest.get("platform"), wanted)) is not None
     )
     if ranked:
         return descriptor(offered[ranked[0][1]])
     if len(offered) == 1 and not offered[0].get("platform"):
         return descriptor(offered[0])
-    names = sorted({_platform_name(one.get("platform")) for one in offered} - {""})
+    names = sorted({_platform_name(manifest.get("platform")) for manifest in offered} - {""})
     raise BrokenImage(f"no match for platform {wanted} in manifest (it has {', '.join(names) or 'none'}): not found")
 
 
@@ -145,7 +147,7 @@ def read_config(data: bytes) -> Config:
     settings = _settings(inner if isinstance(inner, dict) else {})
     rootfs = found.get("rootfs")
     ids = rootfs.get("diff_ids") if isinstance(rootfs, dict) else None
-    return Config(settings, tuple(checked(one) for one in ids) if isinstance(ids, list) else ())
+    return Config(settings, tuple(checked(layer) for layer in ids) if isinstance(ids, list) else ())
 
 
 def _settings(inner: Mapping[str, Any]) -> Settings:

@@ -27,9 +27,9 @@ def challenges(headers: Iterable[str]) -> list[Challenge]:
         at = 0
         while (scheme := _SCHEME.match(header, at)) is not None:
             at, parameters = scheme.end(), {}
-            while (one := _PARAMETER.match(header, at)) is not None:
-                parameters[one[1].lower()] = one[3] if one[2] is None else re.sub(r"\\(.)", r"\1", one[2])
-                at = one.end()
+            while (match := _PARAMETER.match(header, at)) is not None:
+                parameters[match[1].lower()] = match[3] if match[2] is None else re.sub(r"\\(.)", r"\1", match[2])
+                at = match.end()
             found.append(Challenge(scheme[1].lower(), parameters))
         if not found and header.strip():
             found.append(Challenge(header.split()[0].lower(), {}))

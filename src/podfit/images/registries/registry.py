@@ -242,7 +242,7 @@ async def _words(response: aiohttp.ClientResponse) -> str:
     with contextlib.suppress(*NETWORK, PullFailed, ValueError, LookupError, TypeError, AttributeError):
         found = json.loads(await _limited(response))
         errors = found.get("errors") or [{"message": found.get("details") or found.get("message") or ""}]
-        parts = [": ".join(str(one[key]) for key in ("code", "message") if one.get(key)) for one in errors]
+        parts = [": ".join(str(error[key]) for key in ("code", "message") if error.get(key)) for error in errors]
         text = "; ".join(part for part in parts if part)
     clean = "".join(letter for letter in text[:_MESSAGE] if letter.isprintable())
     return f"{status}: {clean}" if clean else status

@@ -136,7 +136,7 @@ def _parameters(request: PodRequest, namespace: str) -> dict[str, str]:
 
 def addresses(result: Mapping[str, Any]) -> tuple[str, ...]:
     """The pod's addresses, in the plugins' order. Results of versions before 0.3.0 have one per IP family."""
-    listed = [one.get("address") for one in result.get("ips") or () if isinstance(one, dict)]
+    listed = [address.get("address") for address in result.get("ips") or () if isinstance(address, dict)]
     listed += [(result.get(old) or {}).get("ip") for old in ("ip4", "ip6")]
     try:
         found = tuple(dict.fromkeys(str(ip_interface(text).ip) for text in listed if text))

@@ -100,7 +100,7 @@ def _version(body: dict[str, Any]) -> str:
     """The newest supported one of `cniVersions` and `cniVersion`; without either, the specification's first."""
     given = body.get("cniVersion", "")
     listed = body.get("cniVersions") or []
-    if not isinstance(given, str) or not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+    if not isinstance(given, str) or not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
         raise ValueError("cniVersion is not a string")
     known: list[str] = [text for text in (*listed, *([given] if given else [])) if version_of(text) <= NEWEST]
     if not known:

@@ -39,11 +39,13 @@ def _sockets(pid: int) -> set[str]:
     found: set[str] = set()
     waiting = [pid]
     while waiting:
-        one = waiting.pop()
+        current = waiting.pop()
         try:
-            waiting += [int(child) for task in os.listdir(f"/proc/{one}/task") for child in _children(one, task)]
-            for descriptor in os.listdir(f"/proc/{one}/fd"):
-                target = os.readlink(f"/proc/{one}/fd/{descriptor}")
+            waiting += [
+                int(child) for task in os.listdir(f"/proc/{current}/task") for child in _children(current, task)
+            ]
+            for descriptor in os.listdir(f"/proc/{current}/fd"):
+                target = os.readlink(f"/proc/{current}/fd/{descriptor}")
                 if target.startswith("socket:["):
                     found.add(target[8:-1])
         except OSError:

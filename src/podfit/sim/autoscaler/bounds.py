@@ -59,7 +59,7 @@ def usual(series: Series, targets: Ints, unit: float) -> tuple[Ints, Ints]:
     found = []
     for policy, (multiplier, exponent) in ((_LOW, LOWER), (_HIGH, UPPER)):
         sizes = sizes_of(policy, series)[:, -1].astype(np.float64) * unit
-        widen = np.array([widening(one, multiplier, exponent) for one in days.tolist()])
+        widen = np.array([widening(age, multiplier, exponent) for age in days.tolist()])
         # An unknown or infinite bound excludes nothing.
         found.append(np.nan_to_num(sizes * widen, nan=0.0 if policy is _LOW else np.inf))
     low, high = np.minimum(found[0], targets), np.maximum(found[1], targets)

@@ -93,5 +93,5 @@ def _bounds(scenario: Scenario, side: str) -> dict[str, Floats]:
         sizes: list[Size] = [getattr(workload.autoscaler, side) for workload in scenario.workloads]
         otherwise = float(LEAST[resource]) if side == "least" else float(2**50)
         given = [getattr(size, resource) for size in sizes]
-        found[resource] = np.array([otherwise if one is None else max(float(one), 1.0) for one in given])
+        found[resource] = np.array([otherwise if size is None else max(float(size), 1.0) for size in given])
     return found

@@ -37,7 +37,7 @@ def _place(cluster: Cluster, pod: int) -> bool:
     if isinstance(answer, Refused) and (board.snapshot.lowest < cluster.pods.priority[pod]).any():
         found = preempt(board, wanted, answer, [], cluster.random)
         if isinstance(found, Candidate):
-            victims = np.array([cluster.number_of(one.key) for one in found.victims], np.intp)
+            victims = np.array([cluster.number_of(victim.key) for victim in found.victims], np.intp)
             cluster.evict(victims, PREEMPTED)
             cluster.tally.preemptions += 1
             answer = board.place(wanted)

@@ -30,9 +30,9 @@ class Pods:
         """The first pod of each workload."""
         self.priority: Ints = self._of([workload.priority for workload in workloads])
         self.startup_s: Floats = np.asarray([workload.startup_s for workload in workloads], np.float64)[self.workload]
-        self.cpu_ratio = self._ratio([(one.cpu, one.limits.cpu) for one in workloads])
+        self.cpu_ratio = self._ratio([(each.cpu, each.limits.cpu) for each in workloads])
         """The ratio of limit to request, which every resize keeps, as in the autoscaler. Infinite without a limit."""
-        self.memory_ratio = self._ratio([(one.memory, one.limits.memory) for one in workloads])
+        self.memory_ratio = self._ratio([(each.memory, each.limits.memory) for each in workloads])
 
         self.state = np.full(count, PENDING, np.int8)
         self.node: Ints = np.full(count, NOWHERE, np.int64)

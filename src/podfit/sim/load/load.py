@@ -22,7 +22,8 @@ class Load:
         self._before = round(scenario.history_s / scenario.step_s)
         ends = np.cumsum([workload.replicas for workload in scenario.workloads])
         self._parts = [
-            slice(int(end) - one.replicas, int(end)) for end, one in zip(ends, scenario.workloads, strict=True)
+            slice(int(end) - workload.replicas, int(end))
+            for end, workload in zip(ends, scenario.workloads, strict=True)
         ]
         self._count = int(ends[-1])
         self._curves: dict[str, list[Usage]] = {}

@@ -142,8 +142,8 @@ class Tally:
 
     # --- samples
     def sample(self, step: int, *samples: Sample) -> None:
-        for one in samples:
-            self.sums[one.resource].add(one, self._workload, step)
+        for sample in samples:
+            self.sums[sample.resource].add(sample, self._workload, step)
         if (step + 1) % self._day == 0 or step + 1 == self._steps:
             for sums in self.sums.values():
                 sums.end_day(self._workload)

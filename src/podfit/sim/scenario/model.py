@@ -116,10 +116,14 @@ class Scenario:
 
     def with_policy(self, name: str) -> Scenario:
         """The same scenario with this policy for every autoscaler."""
-        changed = tuple(replace(one, autoscaler=replace(one.autoscaler, policy=name)) for one in self.workloads)
+        changed = tuple(
+            replace(workload, autoscaler=replace(workload.autoscaler, policy=name)) for workload in self.workloads
+        )
         return replace(self, workloads=changed, policy=name)
 
     def with_mode(self, mode: str) -> Scenario:
         """The same scenario with this update mode for every autoscaler."""
-        changed = tuple(replace(one, autoscaler=replace(one.autoscaler, mode=mode)) for one in self.workloads)
+        changed = tuple(
+            replace(workload, autoscaler=replace(workload.autoscaler, mode=mode)) for workload in self.workloads
+        )
         return replace(self, workloads=changed)

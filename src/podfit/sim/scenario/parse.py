@@ -84,9 +84,9 @@ def _positive(path: str, value: Any) -> float:
 
 
 def _unique(path: str, names: list[str]) -> None:
-    for at, one in enumerate(names):
-        if one in names[:at]:
-            raise BadScenario(f"{path}[{at}].name: {one!r} is used twice")
+    for at, own in enumerate(names):
+        if own in names[:at]:
+            raise BadScenario(f"{path}[{at}].name: {own!r} is used twice")
 
 
 def _some(path: str, found: tuple[Any, ...]) -> None:

@@ -37,7 +37,7 @@ class Share:
 def shares_of(mounts: Iterable[cri.Mount], token: bool = False) -> tuple[Share, ...]:
     """`token`: the automatic volume of the service account is included. Raises Invalid for mounts that a guest does not
     support."""
-    wanted = [one for one in mounts if _is_volume(one) and (token or not _is_automatic(one))]
+    wanted = [candidate for candidate in mounts if _is_volume(candidate) and (token or not _is_automatic(candidate))]
     daemon = next((path for path in DAEMONS if os.access(path, os.X_OK)), "")
     if wanted and not daemon:
         raise Invalid("volumes of a VM need virtiofsd, which is not installed (Debian: qemu-system-common)")
@@ -69,7 +69,7 @@ class Shares:
 
     async def prepare(self, id: str, shares: tuple[Share, ...]) -> tuple[Share, ...]:
         """The shares for the VM's definition. Raises Invalid."""
-        return tuple([await self._prepared(id, one) for one in shares])
+        return tuple([await self._prepared(id, share) for share in shares])
 
     async def _prepared(self, id: str, share: Share) -> Share:
         if not share.read_only:

@@ -80,7 +80,7 @@ def domain_xml(vm: Definition) -> str:
 <devices><emulator>{escape(vm.emulator)}</emulator>
 <controller type='usb' model='none'/>
 {"".join(_disk(disk, number) for number, disk in enumerate(vm.disks))}{_interface(vm.network)}
-{"".join(_filesystem(one) for one in vm.filesystems)}
+{"".join(_filesystem(filesystem) for filesystem in vm.filesystems)}
 <serial type='pty'><log file={quoteattr(vm.console_log)} append='on'/><target port='0'/></serial>
 <console type='pty'><target type='serial' port='0'/></console>
 <channel type='unix'><source mode='bind' path={quoteattr(vm.agent_socket)}/>
@@ -157,11 +157,11 @@ def _memory_backing(vm: Definition) -> str:
     return "<memoryBacking><source type='memfd'/><access mode='shared'/></memoryBacking>"
 
 
-def _filesystem(one: Filesystem) -> str:
+def _filesystem(filesystem: Filesystem) -> str:
     return (
         f"<filesystem type='mount' accessmode='passthrough'><driver type='virtiofs'/>"
-        f"<binary path={quoteattr(one.daemon)}/><source dir={quoteattr(one.source)}/>"
-        f"<target dir={quoteattr(one.tag)}/></filesystem>\n"
+        f"<binary path={quoteattr(filesystem.daemon)}/><source dir={quoteattr(filesystem.source)}/>"
+        f"<target dir={quoteattr(filesystem.tag)}/></filesystem>\n"
     )
 
 

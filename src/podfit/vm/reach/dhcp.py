@@ -59,7 +59,9 @@ def answer(request: bytes, lease: Lease, names: Names = Names()) -> bytes | None
     ]
     if lease.gateway:
         options.append((_ROUTER, ipaddress.IPv4Address(lease.gateway).packed))
-    if servers := b"".join(ipaddress.IPv4Address(one).packed for one in names.servers if ":" not in one):
+    if servers := b"".join(
+        ipaddress.IPv4Address(name_server).packed for name_server in names.servers if ":" not in name_server
+    ):
         options.append((_DNS, servers))
     if names.host:
         options.append((_HOST_NAME, names.host.encode()[:63]))

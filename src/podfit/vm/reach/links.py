@@ -52,8 +52,8 @@ async def _steps(namespace: Path, *steps: str) -> None:
 
 async def bridged(namespace: Path, mac: str) -> Lease:
     """Moves the pod's address and MAC from its link to the guest, and puts the link on a bridge."""
-    link = next(one for one in json.loads(await ip(namespace, "-j", "addr", "show", "dev", LINK)) if one)
-    address = next(one for one in link["addr_info"] if one["family"] == "inet")
+    link = next(listed for listed in json.loads(await ip(namespace, "-j", "addr", "show", "dev", LINK)) if listed)
+    address = next(entry for entry in link["addr_info"] if entry["family"] == "inet")
     routes = json.loads(await ip(namespace, "-j", "route", "show", "default"))
     gateway = str(routes[0].get("gateway", "")) if routes else ""
     lease = Lease(str(address["local"]), int(address["prefixlen"]), gateway, str(link["address"]), int(link["mtu"]))

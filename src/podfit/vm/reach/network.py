@@ -59,15 +59,15 @@ class Networks:
         if self._pods is None:
             return
         await self._pods.open()
-        ready = [one for one in sandboxes if one.ready]
-        await self._remove_leftovers({one.config.metadata.uid for one in ready})
+        ready = [known for known in sandboxes if known.ready]
+        await self._remove_leftovers({listed.config.metadata.uid for listed in ready})
         for sandbox in ready:
             if sandbox.lease is not None:
                 await self._serve(sandbox)
 
     async def _remove_leftovers(self, wanted: set[str]) -> None:
         assert self._pods is not None
-        for uid in {one.request.uid for one in self._pods.all()} - wanted:
+        for uid in {attachment.request.uid for attachment in self._pods.all()} - wanted:
             log.info("the network of pod %s is orphaned and will be removed", uid)
             await self._disconnect(self._pods, uid)
 
@@ -122,7 +122,7 @@ class Networks:
             return
         metadata = sandbox.config.metadata
         self._connected[metadata.uid] = sandbox.id
-        ports = tuple(_port(one) for one in sandbox.config.port_mappings if one.host_port)
+        ports = tuple(_port(mapping) for mapping in sandbox.config.port_mappings if mapping.host_port)
         request = PodRequest(metadata.uid, metadata.namespace, metadata.name, ports, dict(sandbox.config.annotations))
         found = await self._pods.connect(request)
         if found is None:
@@ -263,5 +263,5 @@ class Connection:
         self._writer.close()
 
 
-def _port(one: cri.PortMapping) -> PortMapping:
-    return PortMapping(one.host_port, one.container_port, _PROTOCOLS[one.protocol], one.host_ip)
+def _port(mapping: cri.PortMapping) -> PortMapping:
+    return PortMapping(mapping.host_port, mapping.container_port, _PROTOCOLS[mapping.protocol], mapping.host_ip)

@@ -97,7 +97,7 @@ class Containers:
     @answered
     async def ListContainers(self, request: cri.ListContainersRequest, _context: Any) -> cri.ListContainersResponse:
         found = self._runtime.records.containers.values()
-        items = [listed_container(one) for one in found if container_matches(one, request.filter)]
+        items = [listed_container(container) for container in found if container_matches(container, request.filter)]
         return cri.ListContainersResponse(containers=items)
 
     @answered

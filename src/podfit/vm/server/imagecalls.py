@@ -12,18 +12,18 @@ from podfit.vm.guest.images import Images
 from podfit.vm.server.answers import answered
 
 
-def described(one: StoredImage) -> cri.Image:
+def described(stored_image: StoredImage) -> cri.Image:
     """The image as a CRI message. Its user is either a number or a name; the group is left out."""
-    user = one.settings.user.partition(":")[0]
+    user = stored_image.settings.user.partition(":")[0]
     number = not user or user.isdigit()
     return cri.Image(
-        id=one.id,
-        repo_tags=one.tags,
-        repo_digests=one.digests,
-        size=one.size_bytes,
+        id=stored_image.id,
+        repo_tags=stored_image.tags,
+        repo_digests=stored_image.digests,
+        size=stored_image.size_bytes,
         uid=cri.Int64Value(value=int(user or 0)) if number else None,
         username="" if number else user,
-        spec=cri.ImageSpec(image=one.id),
+        spec=cri.ImageSpec(image=stored_image.id),
     )
 
 
@@ -35,7 +35,7 @@ class ImageCalls:
     async def ListImages(self, request: cri.ListImagesRequest, _context: Any) -> cri.ListImagesResponse:
         wanted = request.filter.image.image
         found = [self._images.find(wanted)] if wanted else self._images.all()
-        return cri.ListImagesResponse(images=[described(one) for one in found if one is not None])
+        return cri.ListImagesResponse(images=[described(image) for image in found if image is not None])
 
     @answered
     async def ImageStatus(self, request: cri.ImageStatusRequest, _context: Any) -> cri.ImageStatusResponse:

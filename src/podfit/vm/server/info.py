@@ -66,7 +66,9 @@ class Info:
 
     async def _event(self, notice: notices.Notice) -> cri.ContainerEventResponse:
         sandbox = self._runtime.records.sandboxes.get(notice.sandbox_id)
-        statuses = [await self._runtime.status(one) for one in self._runtime.containers_of(notice.sandbox_id)]
+        statuses = [
+            await self._runtime.status(container) for container in self._runtime.containers_of(notice.sandbox_id)
+        ]
         return cri.ContainerEventResponse(
             container_id=notice.container_id,
             container_event_type=cri.ContainerEventType.Name(notice.kind),

@@ -67,7 +67,7 @@ class Sandboxes:
         self, request: cri.PodSandboxStatusRequest, _context: Any
     ) -> cri.PodSandboxStatusResponse:
         sandbox = self._runtime.sandbox(request.pod_sandbox_id)
-        statuses = [await self._runtime.status(one) for one in self._runtime.containers_of(sandbox.id)]
+        statuses = [await self._runtime.status(container) for container in self._runtime.containers_of(sandbox.id)]
         return cri.PodSandboxStatusResponse(
             status=sandbox_status(sandbox), containers_statuses=statuses, timestamp=time.time_ns()
         )
@@ -75,7 +75,7 @@ class Sandboxes:
     @answered
     async def ListPodSandbox(self, request: cri.ListPodSandboxRequest, _context: Any) -> cri.ListPodSandboxResponse:
         found = self._runtime.records.sandboxes.values()
-        items = [listed_sandbox(one) for one in found if sandbox_matches(one, request.filter)]
+        items = [listed_sandbox(sandbox) for sandbox in found if sandbox_matches(sandbox, request.filter)]
         return cri.ListPodSandboxResponse(items=items)
 
     @answered

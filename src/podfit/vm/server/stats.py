@@ -75,23 +75,23 @@ class Stats:
     ) -> cri.ListContainerStatsResponse:
         wanted = request.filter
         found = [
-            one
-            for one in self._runtime.records.containers.values()
-            if one.state == RUNNING
-            and one.id.startswith(wanted.id)
-            and one.sandbox_id.startswith(wanted.pod_sandbox_id)
-            and has_labels(one.config.labels, wanted.label_selector)
+            container
+            for container in self._runtime.records.containers.values()
+            if container.state == RUNNING
+            and container.id.startswith(wanted.id)
+            and container.sandbox_id.startswith(wanted.pod_sandbox_id)
+            and has_labels(container.config.labels, wanted.label_selector)
         ]
-        return cri.ListContainerStatsResponse(stats=[await self._of(one) for one in found])
+        return cri.ListContainerStatsResponse(stats=[await self._of(container) for container in found])
 
     async def _of_pod(self, sandbox: Sandbox) -> cri.PodSandboxStats:
-        running = [one for one in self._runtime.containers_of(sandbox.id) if one.state == RUNNING]
-        stats = [await self._of(one) for one in running]
+        running = [container for container in self._runtime.containers_of(sandbox.id) if container.state == RUNNING]
+        stats = [await self._of(container) for container in running]
         linux = cri.LinuxPodSandboxStats(containers=stats)
         if stats:
             linux.cpu.CopyFrom(stats[0].cpu)
             linux.memory.CopyFrom(stats[0].memory)
-            overhead = sum(one.overhead_mib for one in running) * MIB
+            overhead = sum(container.overhead_mib for container in running) * MIB
             linux.memory.working_set_bytes.value += overhead
         config = sandbox.config
         return cri.PodSandboxStats(
@@ -111,8 +111,8 @@ class Stats:
     ) -> cri.ListPodSandboxStatsResponse:
         wanted = request.filter
         found = [
-            one
-            for one in self._runtime.records.sandboxes.values()
-            if one.id.startswith(wanted.id) and has_labels(one.config.labels, wanted.label_selector)
+            sandbox
+            for sandbox in self._runtime.records.sandboxes.values()
+            if sandbox.id.startswith(wanted.id) and has_labels(sandbox.config.labels, wanted.label_selector)
         ]
-        return cri.ListPodSandboxStatsResponse(stats=[await self._of_pod(one) for one in found])
+        return cri.ListPodSandboxStatsResponse(stats=[await self._of_pod(sandbox) for sandbox in found])

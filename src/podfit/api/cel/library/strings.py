@@ -229,8 +229,8 @@ def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
     if most == 0:
         return found
     try:
-        for one in compile_pattern(pattern).finditer(text):
-            found.append(one[0])
+        for match in compile_pattern(pattern).finditer(text):
+            found.append(match[0])
             if len(found) == most:
                 break
     except BadPattern as error:

@@ -159,11 +159,11 @@ def _paths(rows: tuple[Kind, ...], v3: bool) -> Object:
             paths[kind.path()] = _with_parameters({"get": _operation(kind, "list", v3)}, False, False, v3)
         if "get" not in kind.verbs:
             continue
-        one = {"get": _operation(kind, "get", v3)}
+        operations = {"get": _operation(kind, "get", v3)}
         for verb, method in (("update", "put"), ("patch", "patch"), ("delete", "delete")):
             if verb in kind.verbs:
-                one[method] = _operation(kind, method, v3)
-        paths[f"{collection}/{{name}}"] = _with_parameters(one, kind.namespaced, True, v3)
+                operations[method] = _operation(kind, method, v3)
+        paths[f"{collection}/{{name}}"] = _with_parameters(operations, kind.namespaced, True, v3)
         for sub in kind.subresources:
             paths[f"{collection}/{{name}}/{sub.name}"] = _subresource(kind, sub, v3)
             if sub.name == "proxy":
