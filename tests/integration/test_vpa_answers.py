@@ -15,7 +15,7 @@ from tests.support.cluster.autoscaling import Autoscaled, autoscaled
 from podfit.api.quantity import Quantity
 from podfit.api.registry.kinds import POD, VPA, VPA_CHECKPOINT
 from podfit.cli.explaining.autoscalers import explain_vpa
-from podfit.cli.explaining.recommender_queries import noted_url, recommenders_story
+from podfit.cli.explaining.recommender_queries import noted_url, recommender_explanation
 from podfit.kit.clock import FakeClock
 from podfit.vpa.observe.live_recommendations import HttpAsk
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
@@ -250,9 +250,9 @@ async def test_a_hanging_recommender_is_distinguished_from_a_stopped_one(
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     note = {"metadata": {"annotations": {SETTINGS: json.dumps({LISTENS: url})}}, "spec": {"vpaObjectName": "web"}}
-    _, hangs = await recommenders_story(cluster.admin, vpa, [note])
+    _, hangs = await recommender_explanation(cluster.admin, vpa, [note])
     server.close()
-    _, gone = await recommenders_story(cluster.admin, vpa, [note])
+    _, gone = await recommender_explanation(cluster.admin, vpa, [note])
     assert hangs == f"The recommender at {url} did not answer within 0.1 s: it is busy or hangs."
     assert gone == f"The recommender at {url} does not answer: nothing listens there."
 

@@ -135,5 +135,5 @@ async def test_evictions_stop_after_a_successor_that_no_webhook_has_seen(cluster
             while updater.headroom._waiting is None or updater.headroom._waiting.get("default", "unsized") is None:
                 await asyncio.sleep(0.01)
         await updater.one_pass()
-        waiting = await updater.webhook.away()
+        waiting = await updater.webhook.unavailable()
     assert waiting is not None and "pod unsized, successor of an evicted pod, did not pass" in waiting.message

@@ -499,7 +499,7 @@ async def test_between_passes_only_starved_pods_are_changed_and_none_is_evicted(
         async with asyncio.timeout(30):
             while len(updater.urgent._waiting) < 2:
                 await asyncio.sleep(0.01)
-        await updater.hurried_pass()
+        await updater.urgent_pass()
         assert not updater.urgent
     assert await resized(cluster, pods["starved"], "300m") == pods["starved"]
     assert await resized(cluster, [*pods["other"], *pods["recreated"]], "300m") == []

@@ -91,10 +91,10 @@ def test_a_kill_is_counted_once_whether_statuses_or_the_node_show_it_first(event
             kills, counter = kills + 1, counter + 1
             pending += event == "kill"
         elif event == "status":
-            counted += count.statuses_say(pending)
+            counted += count.count_by_statuses(pending)
             shown, pending = shown + pending, 0
         elif event == "node":
-            counted += count.node_says(counter, from_zero=True)
+            counted += count.count_by_node(counter, from_zero=True)
             if not lost:
                 assert counted == kills
         else:
@@ -105,7 +105,7 @@ def test_a_kill_is_counted_once_whether_statuses_or_the_node_show_it_first(event
 @given(st.integers(0, 20), st.integers(0, 5), st.integers(0, 5))
 def test_kills_from_before_the_start_are_not_counted_from_the_node(before: int, shown: int, later: int) -> None:
     count = Count()
-    count.statuses_say(shown)
-    assert count.node_says(before + shown, from_zero=False) == 0
-    assert count.node_says(before + shown + later, from_zero=False) == later
-    assert count.statuses_say(later) == 0
+    count.count_by_statuses(shown)
+    assert count.count_by_node(before + shown, from_zero=False) == 0
+    assert count.count_by_node(before + shown + later, from_zero=False) == later
+    assert count.count_by_statuses(later) == 0

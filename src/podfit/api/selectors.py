@@ -155,7 +155,7 @@ class _Parser:
         self._tokens = list(_tokens(text))
         self._at = 0
 
-    def _look(self) -> tuple[str, str]:
+    def _peek(self) -> tuple[str, str]:
         return self._tokens[self._at]
 
     def _take(self) -> tuple[str, str]:
@@ -165,10 +165,10 @@ class _Parser:
 
     def parse(self) -> list[Requirement]:
         found: list[Requirement] = []
-        if self._look()[0] == _END:
+        if self._peek()[0] == _END:
             return found
-        if self._look()[0] not in (_WORD, "!"):
-            raise SelectorError(f"found '{self._look()[1]}', expected: !, identifier, or 'end of string'")
+        if self._peek()[0] not in (_WORD, "!"):
+            raise SelectorError(f"found '{self._peek()[1]}', expected: !, identifier, or 'end of string'")
         while True:
             try:
                 found.append(self._requirement())
@@ -179,7 +179,7 @@ class _Parser:
                 return found
             if kind != ",":
                 raise SelectorError(f"found '{text}', expected: ',' or 'end of string'")
-            kind, text = self._look()
+            kind, text = self._peek()
             if kind not in (_WORD, "!"):
                 raise SelectorError(f"found '{text}', expected: identifier after ','")
 
@@ -195,7 +195,7 @@ class _Parser:
             raise SelectorError(str(invalid("<nil>", text, "; ".join(problems))))
         if negated:
             return requirement(text, DOES_NOT_EXIST)
-        if self._look()[0] in (_END, ","):
+        if self._peek()[0] in (_END, ","):
             return requirement(text, EXISTS)
         operator = self._operator()
         values = self._values() if operator in (IN, NOT_IN) else (self._exact(),)
@@ -212,7 +212,7 @@ class _Parser:
         raise SelectorError(f"found '{text}', expected: {', '.join(_BINARY)}")
 
     def _exact(self) -> str:
-        if self._look()[0] in (_END, ","):
+        if self._peek()[0] in (_END, ","):
             return ""
         kind, text = self._take()
         if kind != _WORD:
@@ -223,7 +223,7 @@ class _Parser:
         kind, text = self._take()
         if kind != "(":
             raise SelectorError(f"found '{text}' expected: '('")
-        kind, text = self._look()
+        kind, text = self._peek()
         if kind == ")":
             self._take()
             return ("",)
@@ -239,7 +239,7 @@ class _Parser:
             kind, text = self._take()
             if kind == _WORD:
                 found.append(text)
-                kind, text = self._look()
+                kind, text = self._peek()
                 if kind == ")":
                     return found
                 if kind != ",":
@@ -247,9 +247,9 @@ class _Parser:
             elif kind == ",":
                 if not found:
                     found.append("")
-                if self._look()[0] == ")":
+                if self._peek()[0] == ")":
                     return [*found, ""]
-                if self._look()[0] == ",":
+                if self._peek()[0] == ",":
                     self._take()
                     found.append("")
             else:

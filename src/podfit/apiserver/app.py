@@ -281,7 +281,7 @@ class ApiServer:
         self.core.flows.configure()
         await self.custom.start()
         await self.groups.follow()
-        await self.aggregation.say_local()
+        await self.aggregation.report_local()
         await self._settled()
         await self.derived_state.collect_rules()
         await self._settled()

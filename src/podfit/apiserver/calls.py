@@ -33,7 +33,7 @@ from podfit.apiserver.representation.negotiate import (
     TABLE,
     YAML,
     Accepted,
-    is_for_eyes,
+    is_indented,
     negotiate,
     negotiate_built_in,
     negotiate_list,
@@ -230,7 +230,7 @@ class Call(msgspec.Struct):
             return Yaml()
         if accepted.media == PROTOBUF:
             return JOINED
-        return INDENTED if is_for_eyes(self.request) else COMPACT
+        return INDENTED if is_indented(self.request) else COMPACT
 
     def _replied(self, accepted: Accepted, pieces: list[bytes]) -> Response:
         response = Response(200, content_type=accepted.media, headers=warning_headers(self.warnings))

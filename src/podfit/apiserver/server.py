@@ -34,7 +34,7 @@ from podfit.apiserver.front.seats import Seats, is_endless, is_watch, too_many
 from podfit.apiserver.metrics import Metrics
 from podfit.apiserver.representation import wire
 from podfit.apiserver.representation.encodings import yaml_of_json
-from podfit.apiserver.representation.negotiate import JSON, PROTOBUF, YAML, is_for_eyes, plain_media
+from podfit.apiserver.representation.negotiate import JSON, PROTOBUF, YAML, is_indented, plain_media
 from podfit.apiserver.request import Request, Response
 from podfit.apiserver.routes import Route, parse
 from podfit.apiserver.storage.objects import Objects
@@ -117,7 +117,7 @@ class ServerCore:
         if response.stream is None:
             if response.as_yaml:
                 response.body = await self.writer.threads.run(len(response.body), lambda: yaml_of_json(response.body))
-            if response.body and response.content_type == "application/json" and is_for_eyes(request):
+            if response.body and response.content_type == "application/json" and is_indented(request):
                 response.body = msgspec.json.format(response.body, indent=2)
             dry_run = bool(request.query.get("dryRun"))
             self.metrics.answered(route, response.status, self.clock.monotonic() - started, dry_run)

@@ -41,7 +41,7 @@ class ServerForm(msgspec.Struct, frozen=True):
 NATIVE_FORM = ServerForm()
 
 
-async def ask_form(client: Client) -> ServerForm:
+async def detect_form(client: Client) -> ServerForm:
     """Detects a server's form from discovery and version. A server that reports neither is assumed to use the
     newest."""
     try:

@@ -15,7 +15,7 @@ from podfit.api.encoded import encoded
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD, Kind
 from podfit.api.status import ApiError
-from podfit.client.resizing import NATIVE_FORM, ServerForm, ask_form, modern, modern_answer, refusal
+from podfit.client.resizing import NATIVE_FORM, ServerForm, detect_form, modern, modern_answer, refusal
 from podfit.client.transport import ClientRequest, Query, Reply, Stream, Transport
 
 MERGE = "application/merge-patch+json"
@@ -43,7 +43,7 @@ class Client:
     async def server_form(self) -> ServerForm:
         """The server's dialect of in-place resize, detected once."""
         if self._form is None:
-            self._form = NATIVE_FORM if self.shares else await ask_form(self)
+            self._form = NATIVE_FORM if self.shares else await detect_form(self)
         return self._form
 
     async def raw(

@@ -74,19 +74,19 @@ class Counter(Labelled, prometheus_client.Counter):
 
 class Gauge(Labelled, prometheus_client.Gauge):
     def _metric_init(self) -> None:
-        self._stands_at = 0.0
+        self._level = 0.0
 
     def inc(self, amount: float = 1) -> None:
-        self._stands_at += amount
+        self._level += amount
 
     def dec(self, amount: float = 1) -> None:
-        self._stands_at -= amount
+        self._level -= amount
 
     def set(self, value: float) -> None:
-        self._stands_at = float(value)
+        self._level = float(value)
 
     def _child_samples(self) -> Iterable[Sample]:
-        return (Sample("", {}, self._stands_at),)
+        return (Sample("", {}, self._level),)
 
 
 class Histogram(Labelled, prometheus_client.Histogram):

@@ -169,11 +169,11 @@ class Scheduler:
         self._due.set()
 
     def _regroup(self) -> None:
-        cared_for, claims = self.board.snapshot.holders.cared_for, self.board.claims.version
-        if (cared_for, claims) != (self._cared_for, self._claimed):
+        selected_keys, claims = self.board.snapshot.holders.selected_keys, self.board.claims.version
+        if (selected_keys, claims) != (self._cared_for, self._claimed):
             # Labels that did not matter may matter now, so pods of one group may have different shapes: group all
             # again.
-            self._cared_for, self._claimed = cared_for, claims
+            self._cared_for, self._claimed = selected_keys, claims
             self.queue.flush(self.clock.monotonic(), 0.0)
 
     def _wake(self, above: int | None) -> None:

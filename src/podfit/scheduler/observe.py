@@ -146,14 +146,14 @@ class Observer:
         if nominated:
             self._board.nominate(pod, nominated)
         entry = self._queue.get(key)
-        same = entry is not None and entry.uid == uid and before is not None and _asks_the_same(before, pod)
+        same = entry is not None and entry.uid == uid and before is not None and _same_requests(before, pod)
         if same and entry is not None:
             entry.pod = pod
         else:
             self._queue.add(pod, self._clock.monotonic(), bool(pod["spec"].get("schedulingGates")))
 
 
-def _asks_the_same(before: Object, after: Object) -> bool:
+def _same_requests(before: Object, after: Object) -> bool:
     return bool(
         before.get("spec") == after.get("spec") and before["metadata"].get("labels") == after["metadata"].get("labels")
     )

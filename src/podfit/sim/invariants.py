@@ -19,7 +19,7 @@ def check(cluster: Cluster, before: float) -> None:
     if not cluster.now > before:
         raise InvariantViolated(f"time did not advance: {before:g} s to {cluster.now:g} s")
     _places(cluster)
-    _promises(cluster)
+    _allocations_fit(cluster)
     _board(cluster)
     _usage(cluster)
 
@@ -45,7 +45,7 @@ def _places(cluster: Cluster) -> None:
         raise InvariantViolated(f"at {cluster.now:g} s: the scheduler's pods differ from the existing ones")
 
 
-def _promises(cluster: Cluster) -> None:
+def _allocations_fit(cluster: Cluster) -> None:
     """No node allocates more than its capacity."""
     pods, nodes = cluster.pods, cluster.nodes
     cpu, memory = nodes.held(pods)

@@ -78,13 +78,13 @@ class EtcdWire:
 
     async def put(self, key: bytes, value: bytes, expect: int | None, lease: int) -> Any:
         change = rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value, lease=lease, prev_kv=True))
-        compare = [] if expect is None else [self._stands_at(key, expect)]
+        compare = [] if expect is None else [self._is_at(key, expect)]
         return await self._decide(key, compare, change)
 
     async def delete(self, key: bytes, expect: int | None) -> Any:
         change = rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key, prev_kv=True))
         exists = rpc.Compare(result=rpc.Compare.GREATER, target=rpc.Compare.CREATE, key=key, create_revision=0)
-        compare = [exists] if expect is None else [exists, self._stands_at(key, expect)]
+        compare = [exists] if expect is None else [exists, self._is_at(key, expect)]
         return await self._decide(key, compare, change)
 
     async def grant(self, ttl_s: int) -> int:
@@ -118,7 +118,7 @@ class EtcdWire:
         return bool(event.type == rpc.Event.DELETE)
 
     @staticmethod
-    def _stands_at(key: bytes, revision: int) -> Any:
+    def _is_at(key: bytes, revision: int) -> Any:
         # etcd compares a missing key as if it were at revision 0.
         return rpc.Compare(result=rpc.Compare.EQUAL, target=rpc.Compare.MOD, key=key, mod_revision=revision)
 

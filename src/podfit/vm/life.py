@@ -264,7 +264,7 @@ class Lifecycle:
         self._hypervisor.processes.watch(pid, ended)
 
     # --- exit
-    def heard(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Handles libvirt's events; the exit is reported by the process itself."""
         container = self.container_of(event.uuid)
         present = self._present.get(container.id) if container is not None else None

@@ -66,7 +66,7 @@ class Runtime:
             self.folder,
             self._migration_uri or self.hypervisor.uri,
         )
-        await self.hypervisor.open(self._heard)
+        await self.hypervisor.open(self._on_event)
         self._recovery = Recovery(self.records, self.hypervisor, self.cgroups, self.lives, self.arrivals)
         await self._recovery.run()
         self.hypervisor.returned = self._recovery.after_reconnection
@@ -86,10 +86,10 @@ class Runtime:
         self.records.close()
         self._lock.release()
 
-    def _heard(self, event: Event) -> None:
-        self.lives.heard(event)
-        self.arrivals.heard(event)
-        self.waits.heard(event)
+    def _on_event(self, event: Event) -> None:
+        self.lives.on_event(event)
+        self.arrivals.on_event(event)
+        self.waits.on_event(event)
         container = self.lives.container_of(event.uuid)
         if event.kind == AGENT_UP and container is not None and container.state == RUNNING:
             self.resizer.agent_is_up(container)

@@ -124,7 +124,7 @@ class Phases(Loops):
             self._next[0] = self._second + int(self.recommender.rest_s())
             await self._seen()
         if self.updater.urgent:
-            await self.updater.hurried_pass()
+            await self.updater.urgent_pass()
         if self._second >= self._next[1]:
             await self.updater.one_pass()
             self._next[1] = self._second + int(self.updater.config.updater_interval)

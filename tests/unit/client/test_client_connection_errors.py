@@ -44,7 +44,7 @@ async def serving(handler: Handler) -> AsyncIterator[int]:
         server.close()
 
 
-async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def abort(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await reader.readline()
     writer.close()
 
@@ -86,7 +86,7 @@ async def test_a_server_without_tls_is_named() -> None:
 
 
 async def test_a_server_that_hangs_up_is_named_with_the_request() -> None:
-    async with serving(hang_up) as port:
+    async with serving(abort) as port:
         words = await message_of(f"http://127.0.0.1:{port}")
     assert words.endswith(f"127.0.0.1:{port} closed the connection during GET /api/v1/namespaces/default/pods")
 

@@ -48,15 +48,15 @@ def test_lost_nodes_are_evicted_unless_most_are_lost(nodes: list[dict[str, Any]]
 
 def test_lost_nodes_are_named_when_something_else_is_decided_about_them() -> None:
     zones = counted(cluster(0, 3))
-    assert zones.judged_anew() == ["a0", "a1", "a2"]
-    assert zones.judged_anew() == []
+    assert zones.changed_nodes() == ["a0", "a1", "a2"]
+    assert zones.changed_nodes() == []
     zones.put("a0", node("a0"))
-    assert zones.judged_anew() == ["a1", "a2"]
+    assert zones.changed_nodes() == ["a1", "a2"]
     zones.put("a1", node("a1"))
-    assert zones.judged_anew() == []
+    assert zones.changed_nodes() == []
     for number in range(3, 6):
         zones.put(f"a{number}", node(f"a{number}", ready=False))
-    assert zones.judged_anew() == ["a2", "a3", "a4", "a5"]
+    assert zones.changed_nodes() == ["a2", "a3", "a4", "a5"]
 
 
 nodes_at_random = st.builds(node, st.sampled_from("abcdefgh"), st.booleans(), st.sampled_from("xy"))
@@ -72,7 +72,7 @@ def test_counting_as_nodes_change_is_counting_them_at_the_end(changes: list[tupl
     for zone in ("x", "y"):
         asked = zone_of(node("n", zone=zone))
         assert zones.decide(asked) == counted(whole).decide(asked)
-    assert set(zones.judged_anew()) == set(counted(whole).judged_anew())
+    assert set(zones.changed_nodes()) == set(counted(whole).changed_nodes())
 
 
 @pytest.mark.parametrize(

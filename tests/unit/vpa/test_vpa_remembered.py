@@ -83,7 +83,7 @@ def test_room_follows_every_state_of_a_pod() -> None:
     assert room(headroom) == 5000
     pods.change(granted, None)
     assert room(headroom) == 9000
-    assert headroom.asked_by(twin)["cpu"] == Quantity.parse("1").milli
+    assert headroom.requested_by(twin)["cpu"] == Quantity.parse("1").milli
 
 
 def test_a_namespace_counts_as_soon_as_it_has_an_autoscaler_and_no_longer() -> None:

@@ -43,7 +43,7 @@ class Expected:
     def _changed(self, before: Object | None, after: Object | None) -> None:
         record = self._roster.expect(before, after)
         if record is not None:
-            self._tasks.start(self._look_for(record), f"arrival-{record.uid}")
+            self._tasks.start(self._locate(record), f"arrival-{record.uid}")
 
     async def _served(self) -> bool:
         backoff = Backoff(0.5, 30.0)
@@ -61,7 +61,7 @@ class Expected:
             if pod["metadata"]["uid"] == uid:
                 self._changed(None, pod)
 
-    async def _look_for(self, record: PodRecord) -> None:
+    async def _locate(self, record: PodRecord) -> None:
         """A pod that has arrived belongs to this node in the API; one that has not belongs to another node, or is
         gone."""
         backoff = Backoff(0.2, 10.0)
@@ -77,7 +77,7 @@ class Expected:
                     continue
                 pod = {}
             if not self._is_ours(pod, record.uid):
-                self._roster.not_coming(record.uid)
+                self._roster.migration_failed(record.uid)
             return
 
     def _is_ours(self, pod: Object, uid: str) -> bool:

@@ -50,7 +50,7 @@ class Reflex:
         wanted = not record.terminal and record.termination is None and asked_for(record.pod)
         if not wanted:
             if record.uid in self._held:
-                await self._let_go(record.uid, lift=record.termination is None)
+                await self._stop_watching(record.uid, lift=record.termination is None)
             return
         held = self._held.setdefault(record.uid, {})
         running = (
@@ -82,7 +82,7 @@ class Reflex:
         task = self._tasks.start(self._watch(record, container, was_near), f"reflex-{record.uid}-{name}")
         held[name] = _Held(container, task, was_near)
 
-    async def _let_go(self, uid: str, lift: bool) -> None:
+    async def _stop_watching(self, uid: str, lift: bool) -> None:
         for held in self._held.pop(uid, {}).values():
             held.task.cancel()
             if lift:

@@ -178,7 +178,7 @@ class Roster:
             self._core.queue.enqueue(record.uid)
         return None
 
-    def not_coming(self, uid: str) -> None:
+    def migration_failed(self, uid: str) -> None:
         record = self._records.get(uid)
         if record is not None and record.coming:
             self._on_deleted(uid)

@@ -65,7 +65,7 @@ class StaticPods:
             while True:
                 await self.scan()
                 if (self._unmirrored or self._orphans) and (timer is None or timer.done()):
-                    timer = asyncio.ensure_future(self._poke_later())
+                    timer = asyncio.ensure_future(self._rescan_later())
                 await watch.wait()
         finally:
             watch.close()
@@ -81,7 +81,7 @@ class StaticPods:
         if self._watch is not None:
             self._watch.wake()
 
-    async def _poke_later(self) -> None:
+    async def _rescan_later(self) -> None:
         await self._clock.sleep(_AGAIN_S)
         self._wake()
 

@@ -91,11 +91,11 @@ class Aggregation:
             self._forget(group, version)
         self.start()
 
-    async def say_local(self) -> None:
+    async def report_local(self) -> None:
         """Marks the APIServices of this server's own groups as available."""
         for service in usable(API_SERVICE, self._objects.list(API_SERVICE)):
             if not (service.get("spec") or {}).get("service"):
-                await self._say(service["metadata"]["name"], True, *_LOCAL)
+                await self._report_available(service["metadata"]["name"], True, *_LOCAL)
 
     async def stop(self) -> None:
         await self._tasks.stop()
@@ -114,7 +114,7 @@ class Aggregation:
             if before is not None and self._remote.pop(before, None) is not None and before not in self._local:
                 self._forget(*before)
             if new is not None and _condition(new).get("reason") != "Local":
-                self._tasks.start(self._say(name, True, *_LOCAL), f"status of {name}")
+                self._tasks.start(self._report_available(name, True, *_LOCAL), f"status of {name}")
             return
         self._remote[_group_version(new)] = new
         if (
@@ -130,9 +130,9 @@ class Aggregation:
         path = f"/apis/{group}/{version}"
         answer = await handler(Request("GET", path, {}, {"accept": "application/json"}, b"", ADMIN))
         if answer.status == 200:
-            self._know(group, version, _resources(answer.body))
+            self._add_discovered(group, version, _resources(answer.body))
 
-    def _know(self, group: str, version: str, resources: list[Object]) -> None:
+    def _add_discovered(self, group: str, version: str, resources: list[Object]) -> None:
         known = self._discovery.foreign.setdefault(group, {"versions": [], "resources": {}})
         if version not in known["versions"]:
             known["versions"].append(version)
@@ -159,16 +159,16 @@ class Aggregation:
                 answer = await self._ask(service, request)
                 body = await _whole(answer)
                 if answer.status == 200:
-                    self._know(group, version, _resources(body))
-                    await self._say(name, True, "Passed", "all checks passed")
+                    self._add_discovered(group, version, _resources(body))
+                    await self._report_available(name, True, "Passed", "all checks passed")
                     return
                 why = f"bad status from {group}/{version}: {answer.status}"
             except (ApiError, ValueError, aiohttp.ClientError, OSError) as error:
                 why = str(error)
-            await self._say(name, False, "FailedDiscoveryCheck", f"failing or missing response: {why}")
+            await self._report_available(name, False, "FailedDiscoveryCheck", f"failing or missing response: {why}")
             await self._objects.clock.sleep(_RETRY_S)
 
-    async def _say(self, name: str, available: bool, reason: str, message: str) -> None:
+    async def _report_available(self, name: str, available: bool, reason: str, message: str) -> None:
         while (record := self._objects.record(API_SERVICE, "", name)) is not None:
             service = wire.object_of(record)
             row = {"type": "Available", "status": str(available), "reason": reason, "message": message}

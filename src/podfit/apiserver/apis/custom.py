@@ -175,11 +175,11 @@ class CustomResources:
         if not isinstance(status, dict):
             status = definition["status"] = {}
         if problem:
-            self._say(status, UNUSABLE, "True", "Violations", problem)
-            self._say(status, "Established", "False", "NotServed", "the definition cannot be used")
+            self._set_condition(status, UNUSABLE, "True", "Violations", problem)
+            self._set_condition(status, "Established", "False", "NotServed", "the definition cannot be used")
             return
         if condition(definition, UNUSABLE):
-            self._say(status, UNUSABLE, "False", "NoViolations", "no violations found")
+            self._set_condition(status, UNUSABLE, "False", "NoViolations", "no violations found")
         taken = self._conflict(definition)
         if taken:
             rows = [
@@ -193,12 +193,12 @@ class CustomResources:
             ]
             status["acceptedNames"] = definition["spec"]["names"]
         for row in rows:
-            self._say(status, *row)
+            self._set_condition(status, *row)
         stored = next(row["name"] for row in definition["spec"]["versions"] if row.get("storage"))
         if stored not in (status.get("storedVersions") or []):
             status["storedVersions"] = [*(status.get("storedVersions") or []), stored]
 
-    def _say(self, status: Object, kind: str, word: str, reason: str, message: str) -> None:
+    def _set_condition(self, status: Object, kind: str, word: str, reason: str, message: str) -> None:
         stored = status.get("conditions")
         rows = [row for row in stored if isinstance(row, dict)] if isinstance(stored, list) else []
         before = next((row for row in rows if row.get("type") == kind), None)
@@ -228,7 +228,7 @@ class CustomResources:
         spec, name = definition["spec"], definition["metadata"]["name"]
         why = ("InstanceDeletionInProgress", "CustomResource deletion is in progress")
         if condition(definition, TERMINATING, "reason") != why[0]:
-            self._say(definition.setdefault("status", {}), TERMINATING, "True", *why)
+            self._set_condition(definition.setdefault("status", {}), TERMINATING, "True", *why)
             return True
         prefix = f"/registry/{spec['group']}/{spec['names']['plural']}/"
         kinds = self._served.get(name) or [row_of(definition, version) for version in _served_versions(definition)]

@@ -69,7 +69,7 @@ class NodeGraph:
             self._coming[_key_of(new)] = after
             self._edges.setdefault(after, Counter()).update(_edges_of(new))
 
-    def comes(self, node: str, namespace: str, name: str) -> bool:
+    def is_migrating_to(self, node: str, namespace: str, name: str) -> bool:
         """Whether the pod is migrating to the node."""
         return self._coming.get((namespace, name)) == node
 
@@ -259,7 +259,7 @@ class NodeAuthorizer:
                 if action.name:
                     return self._if_related(node, action)
                 return Decision(False, "can only list/watch pods with spec.nodeName field selector")
-            case "log", "get" if self._graph.comes(node, action.namespace, action.name):
+            case "log", "get" if self._graph.is_migrating_to(node, action.namespace, action.name):
                 return ALLOWED
             case "", "update" | "patch" if self._allocates_in_spec(action.namespace):
                 return ALLOWED

@@ -200,14 +200,14 @@ class ServiceAccountTokens:
         private = claims.get(_PRIVATE) or {}
         namespace = private.get("namespace", "")
         account = private.get("serviceaccount") or {}
-        self._must_stand(SERVICE_ACCOUNT, namespace, account, now)
+        self._require_current(SERVICE_ACCOUNT, namespace, account, now)
         extra = {_ID + "credential-id": (f"JTI={claims.get('jti')}",)}
         for field, kind in (("pod", POD), ("secret", SECRET)):
             if field in private:
-                self._must_stand(kind, namespace, private[field], now)
+                self._require_current(kind, namespace, private[field], now)
         # A token bound only to a node is valid while that node exists; in a pod's token the node is informational.
         if "node" in private and "pod" not in private:
-            self._must_stand(NODE, "", private["node"], now)
+            self._require_current(NODE, "", private["node"], now)
         for field in ("pod", "node"):
             if field in private:
                 extra[f"{_ID}{field}-name"] = (private[field]["name"],)
@@ -216,7 +216,7 @@ class ServiceAccountTokens:
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
         return User(str(claims.get("sub")), groups, str(account.get("uid") or ""), extra)
 
-    def _must_stand(self, kind: Any, namespace: str, ref: Object, now: float) -> None:
+    def _require_current(self, kind: Any, namespace: str, ref: Object, now: float) -> None:
         meta = meta_of(self._cluster.get(kind, namespace, str(ref.get("name"))))
         if not meta or meta.get("uid") != ref.get("uid"):
             raise _refused("service account token has been invalidated")

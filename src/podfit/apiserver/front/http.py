@@ -126,7 +126,7 @@ class HttpFront:
     async def _stream(self, http: web.BaseRequest, request: Request, response: Response) -> web.StreamResponse:
         assert response.stream is not None
         try:
-            if headers_say(request, "upgrade", "websocket"):
+            if has_header_word(request, "upgrade", "websocket"):
                 if response.content_type.startswith("text/plain"):
                     return await send_log(http, response.stream)
                 return await send_watch(http, response.stream, response.content_type == STREAM_TYPE)
@@ -150,7 +150,7 @@ class HttpFront:
         try:
             async for piece in stream:
                 await outlet.send(piece)
-            outlet.let_go()
+            outlet.flush_held()
             await answer.write_eof()
         except TimeoutError:
             # The client does not read; only closing the connection frees the buffered data.
@@ -183,12 +183,12 @@ class _ChunkWriter:
         if transport.get_write_buffer_size():
             return False
         if not self._taken:
-            asyncio.get_running_loop().call_soon(self.let_go)
+            asyncio.get_running_loop().call_soon(self.flush_held)
         self._taken.append(piece)
         self._size += len(piece)
         return True
 
-    def let_go(self) -> None:
+    def flush_held(self) -> None:
         taken, self._taken, size, self._size = self._taken, [], self._size, 0
         transport = self._http.transport
         if not taken or transport is None:
@@ -202,7 +202,7 @@ class _ChunkWriter:
     async def send(self, piece: bytes) -> None:
         if self.take(piece):
             return
-        self.let_go()
+        self.flush_held()
         # Data is written in slices, because a TLS connection buffers all of a write before it applies back-pressure.
         for start in range(0, len(piece), _SLICE):
             async with asyncio.timeout(self._patience_s):
@@ -250,7 +250,7 @@ def _peer(http: web.BaseRequest) -> Any:
     return None if transport is None else transport.get_extra_info("peercert")
 
 
-def headers_say(request: Request, name: str, word: str) -> bool:
+def has_header_word(request: Request, name: str, word: str) -> bool:
     return word in request.headers.get(name, "").lower()
 
 

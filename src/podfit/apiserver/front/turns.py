@@ -16,7 +16,7 @@ from podfit.kit.clock import Clock
 
 _ALONE_S = 1.0
 """After this long without a request of another client, a client is alone."""
-_PATIENCE_S = 0.008
+_TURN_TIMEOUT_S = 0.008
 """How long a read waits at most, and how long others wait for a request that has begun."""
 _Turn = asyncio.Future[None]
 
@@ -44,7 +44,7 @@ class Turns:
         if client != self._latest:
             self._latest, self._alone_from = client, now + _ALONE_S
         if request.reads and now < self._alone_from:
-            if client in self._waiting or client in self._begun or self._gives_way(client, now):
+            if client in self._waiting or client in self._begun or self._yields_turn(client, now):
                 await self._wait(client)
             else:
                 self._begun.add(client)
@@ -64,22 +64,22 @@ class Turns:
 
     def leave(self, request: Request) -> None:
         self.lengthen(request)
-        self._depart(request.client)
+        self._leave(request.client)
 
     def _begin(self, request: Request) -> None:
         request.short = True
         self._short[request.client] = self._short.get(request.client, 0) + 1
         self._since[request.client] = self._monotonic()
 
-    def _depart(self, client: str) -> None:
+    def _leave(self, client: str) -> None:
         self._present[client] -= 1
         if not self._present[client]:
             del self._present[client]
 
-    def _gives_way(self, client: str, now: float) -> bool:
+    def _yields_turn(self, client: str, now: float) -> bool:
         mine = self._present[client]
         return mine > 1 and any(
-            other != client and self._present[other] < mine and now - since < _PATIENCE_S
+            other != client and self._present[other] < mine and now - since < _TURN_TIMEOUT_S
             for other, since in self._since.items()
         )
 
@@ -87,12 +87,12 @@ class Turns:
         loop = asyncio.get_running_loop()
         turn: _Turn = loop.create_future()
         self._waiting.setdefault(client, deque()).append(turn)
-        timer = loop.call_later(_PATIENCE_S, _grant, turn)
+        timer = loop.call_later(_TURN_TIMEOUT_S, _grant, turn)
         self._watch_iteration()
         try:
             await turn
         except asyncio.CancelledError:
-            self._depart(client)
+            self._leave(client)
             raise
         finally:
             timer.cancel()
@@ -115,7 +115,7 @@ class Turns:
         self._end_of_iteration, now = None, self._monotonic()
         self._begun.clear()
         for client, queue in list(self._waiting.items()):
-            if not self._gives_way(client, now):
+            if not self._yields_turn(client, now):
                 turn = queue[0]
                 self._remove(client, turn)
                 self._begun.add(client)

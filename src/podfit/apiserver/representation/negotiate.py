@@ -16,7 +16,7 @@ _AVAILABLE = "application/json, application/yaml, application/vnd.kubernetes.pro
 _STREAMS = f"{JSON};stream=watch, {PROTOBUF};stream=watch"
 _EXACT = frozenset((JSON, YAML, PROTOBUF, "*/*"))
 _OBJECT_FORMS = frozenset((TABLE, PARTIAL, PARTIAL_LIST))
-_LOOKED_THROUGH = ("curl", "Wget", "Mozilla/5.0")
+_INDENTED_FOR = ("curl", "Wget", "Mozilla/5.0")
 _META_VERSIONS = frozenset(("v1", "v1beta1"))
 
 
@@ -30,10 +30,10 @@ class Accepted(NamedTuple):
 PLAIN = Accepted()
 
 
-def is_for_eyes(request: Request) -> bool:
+def is_indented(request: Request) -> bool:
     """Whether JSON is indented: on request, or for a browser or curl."""
     asked = request.query.get("pretty")
-    return truthy(asked) if asked else request.headers.get("user-agent", "").startswith(_LOOKED_THROUGH)
+    return truthy(asked) if asked else request.headers.get("user-agent", "").startswith(_INDENTED_FOR)
 
 
 class Clause(NamedTuple):

@@ -8,7 +8,7 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import EVENT, VPA_CHECKPOINT
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError
-from podfit.cli.explaining.recommender_queries import recommenders_story, updaters_story
+from podfit.cli.explaining.recommender_queries import recommender_explanation, updater_explanation
 from podfit.cli.printing.amounts import amount_text, number
 from podfit.cli.printing.event_rows import in_order, when
 from podfit.cli.printing.output import age, paragraph, table
@@ -33,7 +33,7 @@ async def explain_vpa(client: Client, vpa: Object, width: int = 0) -> tuple[list
     namespace, name = vpa["metadata"]["namespace"], vpa["metadata"]["name"]
     checkpoints = (await client.list(VPA_CHECKPOINT, namespace))["items"]
     events = await _events(client, vpa)
-    story, silent = await recommenders_story(client, vpa, checkpoints)
+    story, silent = await recommender_explanation(client, vpa, checkpoints)
     pods = await target_pods(client, vpa)
     numbers = story or explain_objects(vpa, checkpoints, heaps=heaps_of(pods))
     given = await recommendations(client, vpa)
@@ -49,7 +49,7 @@ async def explain_vpa(client: Client, vpa: Object, width: int = 0) -> tuple[list
         lines.append(f"The recommender's settings: {named}")
     if other_settings(vpa, numbers):
         lines.append(NOT_ALL)
-    verdicts = await updaters_story(client, vpa, checkpoints)
+    verdicts = await updater_explanation(client, vpa, checkpoints)
     lines += [paragraph(line, width, "") for line in _verdicts(verdicts or {})]
     lines += _why_not(vpa, events, width)
     found = {"vpa": f"{namespace}/{name}", "recommendations": vpa_objects([(vpa, given)])[0], "numbers": numbers}

@@ -24,7 +24,7 @@ HERE = ("127.0.0.1", "::1", "localhost")
 PATIENCE_S = 2.0
 
 
-async def recommenders_story(
+async def recommender_explanation(
     client: Client, vpa: Object, checkpoints: Iterable[Object]
 ) -> tuple[dict[str, Any] | None, str]:
     """The response of the recommender's `/explain`; None and the reason, if known, if there is no response."""
@@ -33,7 +33,7 @@ async def recommenders_story(
     return await _here(url, path) if url else (await _through_server(client, SERVICE + path, "containers"), "")
 
 
-async def updaters_story(client: Client, vpa: Object, checkpoints: Iterable[Object]) -> dict[str, Any] | None:
+async def updater_explanation(client: Client, vpa: Object, checkpoints: Iterable[Object]) -> dict[str, Any] | None:
     """The response of the updater's `/why-not` about pods that its last pass skipped; None without a response."""
     path = f"/why-not/{vpa['metadata']['namespace']}/{vpa['metadata']['name']}"
     url = noted_url(vpa, checkpoints)

@@ -204,10 +204,10 @@ class Collector:
             key = owners.of(namespace, pod)
             if key is not None and (at := (key, container)) in known:
                 known[at] = replace(known[at], throttled=max(part, known[at].throttled or 0.0))
-        self._say_what_is_odd(gatherer, known, plan)
+        self._note_anomalies(gatherer, known, plan)
         return known
 
-    def _say_what_is_odd(self, gatherer: Gatherer, known: Known, plan: PlannedReading) -> None:
+    def _note_anomalies(self, gatherer: Gatherer, known: Known, plan: PlannedReading) -> None:
         notes = self._remarks.notes
         if gatherer.strangers:
             pod = "/".join(next(iter(gatherer.strangers)))

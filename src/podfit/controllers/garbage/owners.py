@@ -91,7 +91,7 @@ class GarbageCollector:
             if item.foreground and not (old and old.foreground):
                 for child in self._graph.below(item.uid):
                     self._engine.add(child.uid)
-            self._look_at_waiting(old.owners if old else ())
+            self._enqueue_foreground(old.owners if old else ())
             # The same name with another UID: the previous object was deleted in between.
             if before is not None and before["metadata"]["uid"] != item.uid:
                 self._on_deleted(before["metadata"]["uid"])
@@ -107,9 +107,9 @@ class GarbageCollector:
         self._remember_absent(uid)
         for child in self._graph.below(uid):
             self._engine.add(child.uid)
-        self._look_at_waiting(item.owners if item else ())
+        self._enqueue_foreground(item.owners if item else ())
 
-    def _look_at_waiting(self, owners: Iterable[Object]) -> None:
+    def _enqueue_foreground(self, owners: Iterable[Object]) -> None:
         """Enqueues owners in foreground deletion: they may have waited for a dependent that they no longer have."""
         for owner in owners:
             node = self._graph.nodes.get(owner["uid"])
@@ -144,7 +144,7 @@ class GarbageCollector:
             if node.is_named_by(owner, item.namespace):
                 return False
             if node.namespace and node.namespace != item.namespace:
-                self._tell_elsewhere(owner, item)
+                self._report_foreign_owner(owner, item)
         elif uid in self._absent:
             return True
         kind = self._kinds.get((owner.get("apiVersion", ""), owner.get("kind", "")))
@@ -160,7 +160,7 @@ class GarbageCollector:
             self._remember_absent(reference)
         return True
 
-    def _tell_elsewhere(self, owner: Object, item: Item) -> None:
+    def _report_foreign_owner(self, owner: Object, item: Item) -> None:
         meta = {"name": item.name, "namespace": item.namespace, "uid": item.uid}
         about = {"apiVersion": item.kind.api_version, "kind": item.kind.kind, "metadata": meta}
         said = f"{owner.get('apiVersion')}/{owner.get('kind')}, namespace: {item.namespace}, name: {owner.get('name')}"

@@ -73,7 +73,7 @@ class NodeLifecycleController:
             self._emit_event(after, "RegisteredNode", "Registered Node {} in Controller")
         elif zones.is_ready(before) != zones.is_ready(after):
             # Whether pods of lost nodes are evicted depends on the number of lost nodes.
-            for name in self._zones.judged_anew():
+            for name in self._zones.changed_nodes():
                 self._engine.add(name)
         self._note(after["metadata"]["name"])
         self._engine.add(after["metadata"]["name"])
@@ -115,7 +115,7 @@ class NodeLifecycleController:
             await self._mark_unknown(node)
             return Requeue(grace, "the node may report again")
         await self._taint(node)
-        await self._say_ttl(node)
+        await self._annotate_ttl(node)
         return Requeue(max(left, 1.0) if left > 0 else grace, "the node's next sign of life is due by then")
 
     async def _mark_unknown(self, node: Object) -> None:
@@ -166,7 +166,7 @@ class NodeLifecycleController:
                     raise
             self._context.recorder.record(pod, "Warning", "NodeNotReady", "Node is not ready")
 
-    async def _say_ttl(self, node: Object) -> None:
+    async def _annotate_ttl(self, node: Object) -> None:
         """Annotates a node with the time for which its agent may cache secrets and config maps; it grows with the
         cluster."""
         wanted = next((ttl for size, ttl in _CACHE_TTL_S if len(self._nodes) <= size), 300)

@@ -68,7 +68,7 @@ class Zones:
         partly = gone < size and gone > _FEW and gone / size >= _UNHEALTHY_SHARE
         return HOLD if partly and size <= _LARGE else EVICT
 
-    def judged_anew(self) -> list[str]:
+    def changed_nodes(self) -> list[str]:
         """The lost nodes whose decision has changed since the last call."""
         policies = {zone: self.decide(zone) for zone in self._lost}
         before, self._policies = self._policies, policies

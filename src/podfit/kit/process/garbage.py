@@ -40,7 +40,7 @@ class GcFreezer:
                 gc.unfreeze()
             return
         if self._whole:
-            self.looked()
+            self.set_baseline()
         # Freezing resets CPython's counters: it requests a full collection only if nothing is frozen.
         if not self._is_due():
             gc.freeze()
@@ -49,7 +49,7 @@ class GcFreezer:
         grown = self._kept() / max(self._then, 1)
         return grown >= _GROWN or (grown >= _LEAK and self._clock() - self._at >= _EVERY_S)
 
-    def looked(self) -> None:
+    def set_baseline(self) -> None:
         """Sets the current number of objects as the baseline for the next full collection."""
         self._at, self._then = self._clock(), self._kept()
 
@@ -68,4 +68,4 @@ def freeze_existing_objects() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
-    _set_aside.looked()
+    _set_aside.set_baseline()

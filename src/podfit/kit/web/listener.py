@@ -127,7 +127,7 @@ class Connection(RequestHandler):
         self.answering -= 1
         self.idle_since = self._listener.now()
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         if self.transport is not None:
             self.transport.abort()
 
@@ -269,7 +269,7 @@ class HttpListener:
                 idle, key=lambda connection: (connection.trusted, connection.has_request, connection.idle_since)
             )
             self.connections.discard(least)
-            least.hang_up()
+            least.abort()
             return True
         if self._entering:
             oldest = next(iter(self._entering))
@@ -289,4 +289,4 @@ class HttpListener:
                 # end.
                 allowed_s = IDLE_S + HEADER_S if connection.has_request else HEADER_S
                 if not connection.answering and now - connection.idle_since > allowed_s:
-                    connection.hang_up()
+                    connection.abort()

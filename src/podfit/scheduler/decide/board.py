@@ -66,7 +66,7 @@ class Board:
         if self.rules.default_spread and not pod["spec"].get("topologySpreadConstraints"):
             family = self.owners.family(pod)
         refused = self.claims.refusal(pod)
-        return shape_of(pod, self.snapshot.holders.cared_for, self._known, family, refused)
+        return shape_of(pod, self.snapshot.holders.selected_keys, self._known, family, refused)
 
     def _known(self, key: bytes) -> PodShape | None:
         found = self._fittings.get(key)
@@ -121,7 +121,7 @@ class Board:
         self._promises += known
         return known
 
-    def promised_on(self, pod: Object) -> dict[int, list[BoundPod]]:
+    def nominated_on(self, pod: Object) -> dict[int, list[BoundPod]]:
         """Other waiting pods of the same or a higher priority, by the row of the node they are nominated for."""
         if not self.nominated:
             return {}
@@ -133,7 +133,7 @@ class Board:
         return found
 
     def _unpromised(self, fitting: Fitting, ranked: Ints, pod: Object) -> Ints:
-        promised = self.promised_on(pod)
+        promised = self.nominated_on(pod)
         if not promised:
             return ranked
         ranked = ranked.copy()

@@ -78,7 +78,7 @@ def preempt(
     priority = priority_of(pod)
     if (pod.get("spec") or {}).get("preemptionPolicy") == "Never":
         return NoRoom(NEVER, eligible=False)
-    if _room_is_coming(board, pod, priority):
+    if _victims_terminating(board, pod, priority):
         return NoRoom(TERMINATING, eligible=False)
     snapshot, codes = board.snapshot, refused.codes
     nodes = len(snapshot)
@@ -94,7 +94,7 @@ def preempt(
     return _best(candidates) if candidates else NoRoom(available(nodes, reasons))
 
 
-def _room_is_coming(board: Board, pod: Object, priority: int) -> bool:
+def _victims_terminating(board: Board, pod: Object, priority: int) -> bool:
     """Whether pods on the nominated node are already terminating, so that no further victims are needed."""
     nominated = (pod.get("status") or {}).get("nominatedNodeName")
     row = board.snapshot.rows.get(nominated or "", -1)
@@ -132,7 +132,7 @@ def _on_node(
     board: Board, pod: Object, fitting: Fitting, row: int, budgets: list[Budget], reasons: Counter[str]
 ) -> Candidate | None:
     snapshot, priority = board.snapshot, priority_of(pod)
-    promised = board.promised_on(pod).get(row, [])
+    promised = board.nominated_on(pod).get(row, [])
     victims = sorted((bound for bound in snapshot.here[row].values() if bound.priority < priority), key=importance)
     for bound in victims:
         snapshot.remove_pod(bound.key)

@@ -170,16 +170,16 @@ class SqliteStore(View):
             self._settle(group, error)
             return
         self._jobs.put(group)
-        self._courtesy = self._loop.call_later(PATIENCE_S, self._give_way)
+        self._courtesy = self._loop.call_later(PATIENCE_S, self._yield_lock)
 
-    def _give_way(self) -> None:
+    def _yield_lock(self) -> None:
         """Yields the interpreter lock to the thread while a group is being written.
 
         A saturated loop releases the lock only for the instant of a poll, and acquires it again before the thread has
         woken up; the thread's request for the lock then starts over. Without this, writes stalled for seconds.
         """
         time.sleep(PAUSE_S)
-        self._courtesy = self._loop.call_later(PATIENCE_S, self._give_way)
+        self._courtesy = self._loop.call_later(PATIENCE_S, self._yield_lock)
 
     def _next_group(self) -> CommitGroup:
         group, size = CommitGroup(compacted=self.compacted), 0

@@ -89,9 +89,9 @@ class Orphans:
     def _run(self) -> None:
         while self._calls:
             time.sleep(_LOOK_S)
-            self._look()
+            self._reap()
 
-    def _look(self) -> None:
+    def _reap(self) -> None:
         for pid in _children():
             if pid not in self._known and _is_qemu(pid) and _is_zombie(pid) and _is_detached(pid):
                 with suppress(ChildProcessError):

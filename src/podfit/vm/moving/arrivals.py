@@ -105,12 +105,12 @@ class Arrivals:
                 self._lives.presence(container).console.start()
 
     # --- events from libvirt
-    def heard(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         container = self._lives.container_of(event.uuid)
         if container is not None and container.arriving and event.kind in (STARTED, RESUMED):
-            self._tasks.start(self._look(container), f"arrival {container.id[:13]}")
+            self._tasks.start(self._recover_arrived(container), f"arrival {container.id[:13]}")
 
-    async def _look(self, container: Container) -> None:
+    async def _recover_arrived(self, container: Container) -> None:
         try:
             await self.recover(container)
         except (LibvirtFailed, OSError) as error:

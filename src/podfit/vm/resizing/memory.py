@@ -78,7 +78,7 @@ class VmMemory:
         unknown. Raises GuestBusy if the guest ends with more than the target, GuestUnsupported if it does not use its
         memory or that is unknown."""
         if booted and now.memory.plugged:
-            await self._look_again(now.memory)
+            await self._measure_again(now.memory)
         if target >= now.memory.guest:
             await self._grow(now, target)
         else:
@@ -93,16 +93,16 @@ class VmMemory:
         if added:
             # Recorded before the memory is plugged: if the process dies in between, no memory whose use is unknown
             # counts as used.
-            self._doubt(self._container.unused_mib + added, expected(total, added))
+            self._record_unused(self._container.unused_mib + added, expected(total, added))
         if found.virtio is not None and found.virtio != memory.virtio:
             accepted = max(0, await self._request_virtio(memory.virtio, found.virtio) - memory.virtio)
             if accepted < added:
-                self._doubt(self._container.unused_mib - added + accepted, expected(total, accepted))
+                self._record_unused(self._container.unused_mib - added + accepted, expected(total, accepted))
         for size, node in found.attach:
             try:
                 await self._machine.attach(size, node)
             except LibvirtFailed:
-                self._doubt(self._container.unused_mib - added, 0)
+                self._record_unused(self._container.unused_mib - added, 0)
                 raise
             added -= size
         if found.attach:
@@ -111,7 +111,7 @@ class VmMemory:
         if (memory.balloon if memory.total >= target else 0) != found.balloon or memory.balloon:
             await self._set_balloon(target)
 
-    def _doubt(self, unused: int, wanted: int) -> None:
+    def _record_unused(self, unused: int, wanted: int) -> None:
         self._container.unused_mib, self._container.expected_mib = unused, wanted
         self._save()
 
@@ -123,11 +123,11 @@ class VmMemory:
             return
         found = await Online(self._machine, self._agent).check(container.unused_mib, container.expected_mib)
         if found.unused_mib != container.unused_mib:
-            self._doubt(found.unused_mib, container.expected_mib if found.unused_mib else 0)
+            self._record_unused(found.unused_mib, container.expected_mib if found.unused_mib else 0)
         if found.unused_mib:
             raise GuestUnsupported(found.why)
 
-    async def _look_again(self, memory: Memory) -> None:
+    async def _measure_again(self, memory: Memory) -> None:
         """Measures which memory the guest uses, through the agent only: the balloon's statistics cannot identify unused
         memory."""
         try:
@@ -135,11 +135,11 @@ class VmMemory:
         except AgentFailed as error:
             if not (await self._machine.live()).agent:
                 return
-            self._doubt(memory.plugged, 0)
+            self._record_unused(memory.plugged, 0)
             raise GuestUnsupported(
                 f"it is unknown whether the guest uses the {memory.plugged} MiB plugged since it booted: {error}"
             ) from error
-        self._doubt(found.unused_mib, 0)
+        self._record_unused(found.unused_mib, 0)
 
     async def _usable(self) -> int:
         """The memory that the guest has and uses."""
@@ -148,10 +148,10 @@ class VmMemory:
     async def _set_balloon(self, target: int) -> int:
         """Sets the balloon, and waits until it has its size or makes no progress. Returns the memory that the guest has
         and uses."""
-        with self._waits.following(self._machine.uuid, BALLOON) as heard:
+        with self._waits.following(self._machine.uuid, BALLOON) as on_event:
             await self._leave(target)
             while (usable := await self._usable()) != target:
-                if not await heard.wait(BALLOON_S):
+                if not await on_event.wait(BALLOON_S):
                     break
         return usable
 
@@ -195,7 +195,7 @@ class VmMemory:
             with suppress(AgentFailed):
                 left = (await Online(self._machine, self._agent).by_agent(0)).unused_mib
         if left != self._container.unused_mib:
-            self._doubt(left, 0)
+            self._record_unused(left, 0)
 
     async def _guest(self) -> Guest:
         try:
@@ -221,17 +221,17 @@ class VmMemory:
         taken = await self._vacate(device, goal)
         if taken is None:
             return
-        with self._waits.following(self._machine.uuid, REMOVED, REMOVAL_FAILED) as heard:
+        with self._waits.following(self._machine.uuid, REMOVED, REMOVAL_FAILED) as on_event:
             alias = await self._machine.detach(device.slot)
             while device.slot in (await self._machine.live()).dimms:
-                if not await heard.wait(SILENCE_S):
+                if not await on_event.wait(SILENCE_S):
                     log.warning("%s: no event about the memory device %s", self._machine.name, alias)
                     break
-                if any(event.kind == REMOVAL_FAILED and event.detail == alias for event in heard.events):
+                if any(event.kind == REMOVAL_FAILED and event.detail == alias for event in on_event.events):
                     log.info("%s: the guest refused to release the memory device %s", self._machine.name, alias)
                     break
         if device.slot in (await self._machine.live()).dimms:
-            await self._bring_back(taken)
+            await self._bring_online(taken)
         await self._machine.settle_definition()
 
     async def _vacate(self, device: Device, goal: int) -> list[int] | None:
@@ -248,7 +248,7 @@ class VmMemory:
             return None
         for position, number in enumerate(used):
             if not may_detach(size >> 20, await self._guest(), goal) or not await self._took(number):
-                await self._bring_back(used[: position + 1])
+                await self._bring_online(used[: position + 1])
                 return None
         return used
 
@@ -258,7 +258,7 @@ class VmMemory:
         except AgentFailed:
             return False
 
-    async def _bring_back(self, taken: list[int]) -> None:
+    async def _bring_online(self, taken: list[int]) -> None:
         """Brings blocks back online. Blocks that stay offline do not count as the guest's memory."""
         try:
             size = await self._agent.block_size()
@@ -270,7 +270,7 @@ class VmMemory:
             size, online = BLOCK, {}
         offline = sum(not online.get(number) for number in taken) * size >> 20
         if offline:
-            self._doubt(self._container.unused_mib + offline, 0)
+            self._record_unused(self._container.unused_mib + offline, 0)
 
     async def _inflate(self, goal: int) -> None:
         """Inflates in steps down to the goal; if the guest did not follow a step, no further one is requested."""
@@ -290,9 +290,9 @@ class VmMemory:
         assert self._layout.device == VIRTIO_MEM
         if requested < present:
             await self._machine.request_virtio(present)
-        with self._waits.following(self._machine.uuid, RESIZED) as heard:
+        with self._waits.following(self._machine.uuid, RESIZED) as on_event:
             await self._machine.request_virtio(requested)
             while (reached := (await self._machine.live()).memory.virtio) != requested:
-                if not await heard.wait(BALLOON_S):
+                if not await on_event.wait(BALLOON_S):
                     break
         return reached

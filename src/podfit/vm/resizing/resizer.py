@@ -112,12 +112,12 @@ class Resizer:
                 raise worker.failure or GuestBusy(update.problem)
             return target
         before = container.limits
-        self._promise(container, limits, target)
+        self._apply_limits(container, limits, target)
         worker.wake.set()
         self._run(container, worker, before)
         return target
 
-    def _promise(self, container: Container, limits: Limits, target: Size) -> None:
+    def _apply_limits(self, container: Container, limits: Limits, target: Size) -> None:
         """Writes the first two stores: cgroup, then record."""
         now = self._cgroups.memory_limit(container.group) or 0
         wanted = self._lives.limit_bytes(container, target.memory_mib)

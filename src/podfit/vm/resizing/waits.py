@@ -13,23 +13,23 @@ class Waits:
     def __init__(self) -> None:
         self._followers: set[Callable[[Event], None]] = set()
 
-    def heard(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         for follower in list(self._followers):
             follower(event)
 
     @contextmanager
     def following(self, uuid: str, *kinds: str) -> Iterator[EventQueue]:
         """Collects the VM's events of these kinds from now on: to be entered before the call that causes them."""
-        heard = EventQueue()
+        on_event = EventQueue()
 
         def follower(event: Event) -> None:
             if event.uuid == uuid and event.kind in kinds:
-                heard.events.append(event)
-                heard.news.set()
+                on_event.events.append(event)
+                on_event.news.set()
 
         self._followers.add(follower)
         try:
-            yield heard
+            yield on_event
         finally:
             self._followers.discard(follower)
 

@@ -147,7 +147,7 @@ class AdmissionWebhook:
 
     async def upkeep(self) -> None:
         await self._load_certificates()
-        if self.config.register_webhook and not await self._another_answers():
+        if self.config.register_webhook and not await self._another_responds():
             assert self._certificates is not None
             await register(self.client, self.config, self._certificates.ca, self.port)
             await register_conversion(self.client, self.config, self._certificates.ca, self.port)
@@ -169,7 +169,7 @@ class AdmissionWebhook:
         them are."""
         return self.config.register_webhook and self.config.register_by_url
 
-    async def _another_answers(self) -> bool:
+    async def _another_responds(self) -> bool:
         """Whether another webhook is registered and responds. The last webhook to start is registered; the others are
         standbys."""
         if not self._by_url or not self.registered.is_set():

@@ -61,7 +61,7 @@ class Reviews:
         """The response to an AdmissionReview."""
         return await self._answer(body, lambda verdict: msgspec.json.encode(response_of(verdict)))
 
-    def lets_pass(self, resource: tuple[str, str], namespace: str, obj: Object | None) -> bool:
+    def may_skip(self, resource: tuple[str, str], namespace: str, obj: Object | None) -> bool:
         """Whether an API server of this process may skip the review of a pod: its namespace has no autoscaler, and it
         does not require one."""
         if resource != ("", "pods") or namespace in self._of.index.namespaces or obj is None or must_wait(obj, None):
@@ -88,7 +88,7 @@ class Reviews:
         request = _request_of(review)
         resource = (request.get("resource") or {}).get("resource") if isinstance(request.get("resource"), dict) else ""
         kind = {"pods": "Pod", "verticalpodautoscalers": "VPA"}.get(str(resource), "unknown")
-        world = self._world()
+        world = self._context()
         pod: Object = {}
         found = NOBODY
         if kind == "Pod" and isinstance(request.get("object"), dict):
@@ -130,7 +130,7 @@ class Reviews:
         names = unowned(listed["items"])
         return (warning(names),) if names else ()
 
-    def _world(self) -> ReviewContext:
+    def _context(self) -> ReviewContext:
         """The context of responses; cached until the autoscalers are indexed again."""
         vpas = self._of.index.vpas
         if self._known is None or self._known.vpas is not vpas:

@@ -95,11 +95,11 @@ class PrometheusHistory:
                     raise HistoryUnavailable(str(error)) from error
                 self._waiting[:1] = halves(part)
                 continue
-            self._look_for_gaps(batch)
+            self._check_gaps(batch)
             sink.take(batch)
             del self._waiting[0]
 
-    def _look_for_gaps(self, batch: Batch) -> None:
+    def _check_gaps(self, batch: Batch) -> None:
         """Records periods for which Prometheus has no data of any container."""
         assert self._plan is not None
         times = np.unique(batch.times)

@@ -138,15 +138,15 @@ class RoomLedger:
         """Pending pods that fit no node; they will use capacity that becomes free."""
         self._claims: dict[Hashable, tuple[Claim, NodeRoom | None]] = {}
         """All claims, each with the node on which capacity is reserved for it."""
-        self._promised: dict[Hashable, tuple[Any, ...]] = {}
+        self._guaranteed: dict[Hashable, tuple[Any, ...]] = {}
         """The shapes of claims whose place is guaranteed."""
         self._order: list[NodeRoom] = []
         self._turn = 0
 
-    def begin(self, claims: Mapping[Hashable, Claim], promised: Iterable[Hashable] = ()) -> None:
-        """Starts a pass. `claims` are the pods that need nodes; the places of `promised` are guaranteed."""
+    def begin(self, claims: Mapping[Hashable, Claim], guaranteed: Iterable[Hashable] = ()) -> None:
+        """Starts a pass. `claims` are the pods that need nodes; the places of `guaranteed` are guaranteed."""
         self.claimed = dict.fromkeys(DIMENSIONS, 0)
-        self.stuck, self._claims, self._promised = {}, {}, {}
+        self.stuck, self._claims, self._guaranteed = {}, {}, {}
         self._order, self._turn = list(self.nodes.values()), 0
         for node in self._order:
             node.reserved = dict.fromkeys(DIMENSIONS, 0)
@@ -157,9 +157,9 @@ class RoomLedger:
                 self.stuck[key] = claim
             elif not self.add(key, claim):
                 hopeless.add(shape)
-        for key in promised:
+        for key in guaranteed:
             if key in self._claims:
-                self._promised[key] = _shape(claims[key])
+                self._guaranteed[key] = _shape(claims[key])
 
     def add(self, key: Hashable, claim: Claim) -> bool:
         """Adds a claim. False if it fits no node, even without the other claims."""
@@ -192,14 +192,14 @@ class RoomLedger:
     def remove(self, key: Hashable) -> None:
         """Removes a claim: the pod was scheduled, or will not be created."""
         self.stuck.pop(key, None)
-        self._promised.pop(key, None)
+        self._guaranteed.pop(key, None)
         claim, node = self._claims.pop(key, (None, None))
         if claim is not None:
             _increase(self.claimed, claim.needed, -1)
         if claim is not None and node is not None:
             _increase(node.reserved, claim.needed, -1)
 
-    def promise(self, key: Hashable, claim: Claim) -> None:
+    def guarantee(self, key: Hashable, claim: Claim) -> None:
         """Adds a successor, and guarantees its place if it has one. Its predecessor counts as leaving by now, so
         pending pods that fitted no node may fit there."""
         home = self.nodes.get(claim.home)
@@ -208,7 +208,7 @@ class RoomLedger:
                 self.add(other, waiting)
         self.add(key, claim)
         if key in self._claims:
-            self._promised[key] = _shape(claim)
+            self._guaranteed[key] = _shape(claim)
 
     def has_place(self, claim: Claim, gives_back: Amounts | None = None) -> bool:
         """Whether the pod fits a node wherever the scheduler puts the other claims, and every guaranteed place remains.
@@ -220,11 +220,11 @@ class RoomLedger:
         rivals = self._rivals(claim.home, gives_back)
         if not self._secure(claim, rivals, claim.home, gives_back):
             return False
-        if not self._promised:
+        if not self._guaranteed:
             return True
         rivals = dict(rivals)
         _increase(rivals, claim.needed)
-        return self._promises_kept(rivals, claim.home, gives_back, claim)
+        return self._guarantees_hold(rivals, claim.home, gives_back, claim)
 
     def growth_left(self, name: str, wanted: Amounts) -> dict[str, int]:
         """The part of the requested growth of a pod on this node that leaves every guaranteed place free."""
@@ -245,14 +245,14 @@ class RoomLedger:
         return found
 
     def _kept_beside(self, node: NodeRoom, growth: Amounts) -> bool:
-        return not self._promised or self._promises_kept(
+        return not self._guaranteed or self._guarantees_hold(
             self.claimed, node.name, {resource: -more for resource, more in growth.items()}
         )
 
-    def _promises_kept(self, total: Amounts, home: str, more: Amounts | None, new: Claim | None = None) -> bool:
+    def _guarantees_hold(self, total: Amounts, home: str, more: Amounts | None, new: Claim | None = None) -> bool:
         """Whether guaranteed places remain if claims add up to `total` and a node has more or less capacity. Guarantees
         that were broken before are ignored."""
-        distinct = {shape: self._claims[key][0] for key, shape in self._promised.items()}
+        distinct = {shape: self._claims[key][0] for key, shape in self._guaranteed.items()}
         return all(
             self._secure(claim, _less(total, claim.needed), home, more)
             or not self._secure(claim, _less(self.claimed, claim.needed))

@@ -105,7 +105,7 @@ class Headroom:
         if after is not None:
             self.count(after)
         elif before is not None:
-            self._uncount(key_of(before))
+            self._discount(key_of(before))
 
     def count(self, pod: Object) -> None:
         """Counts a pod as in a response of the API server, before the watch delivers it."""
@@ -119,7 +119,7 @@ class Headroom:
             if known.node == node and known.leaving == leaving and same_requests(known.pod, pod):
                 self._counted[key] = CountedPod(node, known.asked, leaving, known.fixed, pod)
                 return
-        self._uncount(key)
+        self._discount(key)
         self._count(key, CountedPod(node, _requested(pod), leaving, _is_fixed(pod), pod))
 
     def _count(self, key: Key, made: CountedPod, times: int = 1) -> None:
@@ -132,7 +132,7 @@ class Headroom:
             if made.fixed:
                 book.fixed[resource] += times * made.asked[resource]
 
-    def _uncount(self, key: Key) -> None:
+    def _discount(self, key: Key) -> None:
         known = self._counted.get(key)
         if known is not None:
             self._count(key, known, -1)
@@ -144,10 +144,10 @@ class Headroom:
         key = key_of(pod)
         known = self._counted.get(key)
         if known is not None and known.leaving != leaving:
-            self._uncount(key)
+            self._discount(key)
             self._count(key, CountedPod(known.node, known.asked, leaving, known.fixed, known.pod))
 
-    def asked_by(self, pod: Object) -> dict[str, int]:
+    def requested_by(self, pod: Object) -> dict[str, int]:
         counted = self._counted.get(key_of(pod))
         return dict(counted.asked) if counted is not None else dict.fromkeys(DIMENSIONS, 0)
 
@@ -242,7 +242,7 @@ class Headroom:
 
     def place(self, vpa: Mapping[str, Any], pod: Any, bounds: NamespaceBounds) -> Fitted:
         """The size at which a running pod's successor would fit."""
-        gives_back, home = self.asked_by(pod), (pod.get("spec") or {}).get("nodeName") or ""
+        gives_back, home = self.requested_by(pod), (pod.get("spec") or {}).get("nodeName") or ""
         before = counted_by_quota(pod)
         return fitted(vpa, pod, bounds, self.ledger, self._holds(pod, home, gives_back, before))
 
@@ -266,7 +266,7 @@ class Headroom:
 
         return holds
 
-    def promise(self, pod: Any, sized: Mapping[str, Any], now: float) -> Successor:
+    def guarantee(self, pod: Any, sized: Mapping[str, Any], now: float) -> Successor:
         """Guarantees a place for the successor of a pod that is about to be evicted."""
         home = (pod.get("spec") or {}).get("nodeName") or ""
         claim = Claim(pod.get("spec") or {}, amounts_of(sized), home)
@@ -276,7 +276,7 @@ class Headroom:
         more = growth(counted_by_quota(pod), counted)
         made = Successor(claim, controller_key(pod), pod, now, self._known, counted, more)
         self.leave(pod)
-        self.ledger.promise(made.key, claim)
+        self.ledger.guarantee(made.key, claim)
         self.quotas.take(made.controller[0], made.growth)
         self.successors.append(made)
         return made

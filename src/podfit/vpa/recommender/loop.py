@@ -234,7 +234,7 @@ class Recommender:
         self._adjust_memory(sizes)
         scaled, labels_of = scaled_horizontally(self.hpas), self.targets.template_labels
         now = self.clock.now()
-        self._losers = self.feed.rivals.losers()
+        self._losers = self.feed.rivals.inactive()
         self.cluster.stamp_created(now)
         self._loans = {}
         self._outcomes = {

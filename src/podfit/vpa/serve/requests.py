@@ -76,9 +76,9 @@ class MeasuredTransport:
             code = str(reply.status)
             return reply
         finally:
-            self._tell(code, request.method, request.path, time.perf_counter() - started)
+            self._record(code, request.method, request.path, time.perf_counter() - started)
 
-    def _tell(self, code: str, method: str, path: str, seconds: float) -> None:
+    def _record(self, code: str, method: str, path: str, seconds: float) -> None:
         self._count.labels(code, method, self._host).inc()
         self._seconds.labels(method, self._server + template(path)).observe(seconds)
 

@@ -136,7 +136,7 @@ class Updater:
             while True:
                 due = self.clock.monotonic() + self.config.updater_interval
                 while await self.urgent.before(self.clock, due):
-                    await self._kept_going(self.hurried_pass())
+                    await self._kept_going(self.urgent_pass())
                 await self._kept_going(self.one_pass())
         finally:
             await self.stop()
@@ -180,7 +180,7 @@ class Updater:
             with step("ListPods"):
                 pods = list(self.pods)
             with step("FilterPods"):
-                world = self.world_of(vpas, pods)
+                world = self.view_of(vpas, pods)
                 controlled = controlled_pods(world)
                 if self.scales.wanted.is_set():
                     await self.scales.refresh()
@@ -188,13 +188,13 @@ class Updater:
                 controlled = await self._live(controlled, now)
             with step("AdmissionInit"):
                 self._note_successors(vpas, now)
-                no_eviction = await self.webhook.away()
+                no_eviction = await self.webhook.unavailable()
             with step("EvictPods"):
                 self.restarts.begin()
                 await self._update_all(world, controlled, now, no_eviction)
             await self.oversized.report(self.caches.watched_vpas(), self.headroom.ledger)
             await self.gates.open()
-            await self.undo.look_for_throttling(lambda key: self.pods.get(*key))
+            await self.undo.check_throttling(lambda key: self.pods.get(*key))
             await self.scales.refresh()
         await self.writes.settle()
         self._forget(controlled)
@@ -203,14 +203,14 @@ class Updater:
         self.passes += 1
         self.health.alive()
 
-    async def hurried_pass(self) -> None:
+    async def urgent_pass(self) -> None:
         """Resizes pods of autoscalers with newly starved containers, and evicts none."""
         ids, now = self.urgent.take(), self.clock.now()
         namespaces = {namespace for namespace, _ in ids}
         # All autoscalers of the namespaces are needed: a pod may belong to another one.
         near = [vpa for vpa in self.caches.watched_vpas() if vpa["metadata"].get("namespace", "") in namespaces]
         pods = [pod for pod in self.pods if pod["metadata"].get("namespace", "") in namespaces]
-        world = self.world_of(self._decided_on(near, now), pods)
+        world = self.view_of(self._decided_on(near, now), pods)
         concerned = [(vpa, pods) for vpa, pods in controlled_pods(world) if key_of(dict(vpa)) in ids]
         await self._update_all(world, await self._live(concerned, now), now, NOT_NOW, hurried=True)
         await self.writes.settle()
@@ -255,7 +255,7 @@ class Updater:
 
         return list(await asyncio.gather(*(improved(vpa, pods) for vpa, pods in controlled)))
 
-    def world_of(self, vpas: list[Mapping[str, Any]], pods: list[Any]) -> ClusterView:
+    def view_of(self, vpas: list[Mapping[str, Any]], pods: list[Any]) -> ClusterView:
         ranges = list(self.limit_ranges)
         targets = self.targets
         anyway = self.config.change_without_recommendation

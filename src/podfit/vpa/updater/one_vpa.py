@@ -78,7 +78,7 @@ def _report(work: VpaPass, report: Report) -> None:
             continue
         found = why_not(pod, work.vpa, restriction, work.now, config, work.bounds)
         reasons[name] = _counted(work, pod, config) if found.reason == TOO_FEW else found
-    updater.skip_reasons.tell(work.vpa, reasons, work.now)
+    updater.skip_reasons.report(work.vpa, reasons, work.now)
     _measure(work, report)
 
 

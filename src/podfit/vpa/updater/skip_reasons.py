@@ -32,7 +32,7 @@ class SkipReasons:
             cuts[pod] = words
             self._events.record(dict(vpa), "Normal", "ResizeCut", f"Pod {pod}: {words}.")
 
-    def tell(self, vpa: Mapping[str, Any], pods: Mapping[str, WhyNot], now: Seconds) -> None:
+    def report(self, vpa: Mapping[str, Any], pods: Mapping[str, WhyNot], now: Seconds) -> None:
         """Stores the reasons of a pass, and emits an Event for each that is new for this autoscaler, however many pods
         it affects."""
         id = vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]

@@ -81,7 +81,7 @@ class HookHere:
         self.passing: set[Any] = set()
         self.failure: Exception | None = None
 
-    def lets_pass(self, resource: tuple[str, str], namespace: str, obj: Any) -> bool:
+    def may_skip(self, resource: tuple[str, str], namespace: str, obj: Any) -> bool:
         return (resource, namespace) in self.passing
 
     async def answer_here(self, review: dict[str, Any]) -> dict[str, Any]:

@@ -153,10 +153,10 @@ def _pod_level(facts: Facts, status: Object) -> None:
     if shown := settle.pod_allocated(facts.sized):
         status["allocatedResources"] = shown
     actual = facts.pod_limits if facts.phase == "Running" else None
-    status["resources"] = settle.pod_resources(facts.sized, _told_pod(facts), actual)
+    status["resources"] = settle.pod_resources(facts.sized, _actuated_pod(facts), actual)
 
 
-def _told_pod(facts: Facts) -> Sized:
+def _actuated_pod(facts: Facts) -> Sized:
     """The pod with its actuated sizes, which mostly equal the allocated ones."""
     allocated, actuated = facts.allocated, facts.actuated
     if allocated.containers == actuated.containers and allocated.pod == actuated.pod:

@@ -76,7 +76,7 @@ class OomWatch:
         if event is not None:
             with suppress(BlockingIOError):
                 os.eventfd_read(event)
-            self._look(container_id)
+            self._check(container_id)
 
     def _modified(self) -> None:
         try:
@@ -88,9 +88,9 @@ class OomWatch:
             data = data[16 + length :]
             container_id = self._watches.get(watch)
             if container_id is not None:
-                self._look(container_id)
+                self._check(container_id)
 
-    def _look(self, container_id: str) -> None:
+    def _check(self, container_id: str) -> None:
         file, before = self._files[container_id]
         kills = read_table(file).get("oom_kill", 0)
         if kills > before:
@@ -98,9 +98,9 @@ class OomWatch:
             self._on_oom(container_id)
         elif self._eventfds.get(container_id) is not None and kills == before and os.path.exists(file):
             # v1's eventfd fires when the group runs out of memory, a moment before the kill is counted.
-            asyncio.get_running_loop().call_later(0.01, self._look_again, container_id)
+            asyncio.get_running_loop().call_later(0.01, self._check_again, container_id)
 
-    def _look_again(self, container_id: str) -> None:
+    def _check_again(self, container_id: str) -> None:
         if container_id in self._files:
             file, before = self._files[container_id]
             kills = read_table(file).get("oom_kill", 0)

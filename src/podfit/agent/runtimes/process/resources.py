@@ -92,12 +92,12 @@ class ResourceCalls(Known):
             yield
         except Vanished:
             if not self._cgroups.exists(pod.record.group):
-                self._lose(pod)
+                self._pod_lost(pod)
             elif container is not None and container.running:
                 self._tasks.start(self._kill(container), f"kill-{container.record.id}")
             raise
 
-    def _lose(self, pod: Pod) -> None:
+    def _pod_lost(self, pod: Pod) -> None:
         if not pod.lost and not pod.record.stopped:
             pod.lost = True
             self._events.put_nowait(RuntimeEvent("pod-gone", pod.record.config.uid))

@@ -80,7 +80,7 @@ class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
         self._ends: dict[str, asyncio.Future[None]] = {}
         self._execs: dict[str, asyncio.Future[int]] = {}
         self._events: asyncio.Queue[RuntimeEvent] = asyncio.Queue()
-        self._link = Link(self.data_dir, self._on_message, self._look_at_everything)
+        self._link = Link(self.data_dir, self._on_message, self._handle_missed_exits)
         self._tasks = Tasks("runtime")
         self.confirmations = Confirmations()
         self._cgroups: Cgroups
@@ -199,10 +199,10 @@ class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
         if config.devices:
             raise CannotRun("block volumes need a runtime of virtual machines", "CreateContainerError")
         if not self._cgroups.exists(pod.record.group):
-            self._lose(pod)
+            self._pod_lost(pod)
             raise CannotRun(f"the cgroup of pod {uid} is gone", "CreateContainerError")
         if self._networks.is_lost(uid):
-            self._lose(pod)
+            self._pod_lost(pod)
             raise CannotRun(f"the network namespace of pod {uid} is gone", "CreateContainerError")
         cid = uuid.uuid4().hex
         image = self._images.take(config, cid)
@@ -373,7 +373,7 @@ class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
         if container is not None:
             self._events.put_nowait(RuntimeEvent("oom", container.record.pod_uid, container_id))
 
-    def _look_at_everything(self) -> None:
+    def _handle_missed_exits(self) -> None:
         """Handles exits that happened before a new keeper took over, which are recorded in the state files."""
         for future in self._execs.values():
             if not future.done():

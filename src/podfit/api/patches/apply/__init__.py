@@ -57,7 +57,7 @@ class ResetFields:
         self._places, self._keep_only = fieldset.patterns(paths), keep_only
         self._parts = frozenset(path[0] for path in paths)
 
-    def looked_at(self, obj: Object) -> Object:
+    def restricted(self, obj: Object) -> Object:
         """The object, or the parts of it that can contain a field written by the endpoint."""
         return {name: obj[name] for name in self._parts if name in obj} if self._keep_only else obj
 
@@ -145,7 +145,7 @@ def _put(metadata: Object, owners: Owners) -> None:
 def _compared(old: Object, new: Object, struct: Struct, reset: ResetFields | None) -> tuple[FieldSet, FieldSet]:
     """Fields set or changed, and fields removed, without those that are never owned."""
     reset = reset or _NO_RESET
-    touched, removed = typed.compare(reset.looked_at(old), reset.looked_at(new), struct)
+    touched, removed = typed.compare(reset.restricted(old), reset.restricted(new), struct)
     return reset.filtered(owned(touched)), reset.filtered(owned(removed))
 
 

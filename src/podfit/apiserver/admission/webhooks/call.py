@@ -30,7 +30,7 @@ ResolveService = Callable[[str, str, int], tuple[str, int] | None]
 class Hook(Protocol):
     """A hook in this process."""
 
-    def lets_pass(self, resource: tuple[str, str], namespace: str, obj: Object | None) -> bool:
+    def may_skip(self, resource: tuple[str, str], namespace: str, obj: Object | None) -> bool:
         """Whether the hook would admit an object of a resource (group, plural) unchanged. Called for every write: must
         be fast."""
 
@@ -61,13 +61,13 @@ class Caller:
         """Returns the hook of this process that serves a URL; it is called without a socket."""
         self._session: aiohttp.ClientSession | None = None
 
-    def lets_pass(
+    def may_skip(
         self, config: Object, timeout_s: int, resource: tuple[str, str], namespace: str, obj: Object | None
     ) -> bool:
         """Whether a hook of this process need not be called."""
         url = config.get("url")
         here = self.hook_here(_at_url(url, str(config.get("caBundle") or ""), timeout_s).url) if url else None
-        return here is not None and here.lets_pass(resource, namespace, obj)
+        return here is not None and here.may_skip(resource, namespace, obj)
 
     async def post(self, config: Object, review: Object, timeout_s: int) -> bytes | Object:
         """Returns the response: the received bytes, or the object from a hook in this process."""

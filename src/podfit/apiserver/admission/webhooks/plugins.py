@@ -28,7 +28,7 @@ from podfit.apiserver.admission.webhooks.review import (
     read_answer,
     request_of,
     review_of,
-    spoken_by,
+    review_version,
 )
 from podfit.apiserver.auth.authorize import Authorization
 from podfit.apiserver.storage.usable import usable
@@ -150,7 +150,7 @@ class _WebhookPlugin(Plugin):
         """The hook's response; None if it need not be called, or failed and its failure policy is Ignore."""
         name = str(hook.get("name"))
         client, timeout_s = hook.get("clientConfig") or {}, int(hook.get("timeoutSeconds") or DEFAULT_TIMEOUT_S)
-        if not hook.get("matchConditions") and not attrs.dry_run and self._lets_pass(client, timeout_s, attrs):
+        if not hook.get("matchConditions") and not attrs.dry_run and self._may_skip(client, timeout_s, attrs):
             return None
         request = request_of(attrs, shown)
         if hook.get("matchConditions") and not await self._conditions_hold(hook, request, attrs):
@@ -158,7 +158,7 @@ class _WebhookPlugin(Plugin):
         if attrs.dry_run and hook.get("sideEffects") not in ("None", "NoneOnDryRun"):
             raise bad_request(f'admission webhook "{name}" does not support dry run')
         try:
-            version = spoken_by(hook)
+            version = review_version(hook)
             body = await self._caller.post(client, review_of(request, version), timeout_s)
             answer = read_answer(body, request["uid"], may_patch=may_patch, version=version)
         except (CallFailed, BadAnswer) as error:
@@ -182,9 +182,9 @@ class _WebhookPlugin(Plugin):
                 return False
             raise attrs.forbid(str(error)) from None
 
-    def _lets_pass(self, client: Object, timeout_s: int, attrs: Attributes) -> bool:
+    def _may_skip(self, client: Object, timeout_s: int, attrs: Attributes) -> bool:
         try:
-            return self._caller.lets_pass(client, timeout_s, attrs.resource, attrs.namespace, attrs.object)
+            return self._caller.may_skip(client, timeout_s, attrs.resource, attrs.namespace, attrs.object)
         except CallFailed:
             return False  # The call itself reports the error.
 

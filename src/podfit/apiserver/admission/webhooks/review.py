@@ -17,7 +17,7 @@ from podfit.apiserver.auth.reviews import user_info
 
 _GROUP = "admission.k8s.io"
 API_VERSION = f"{_GROUP}/v1"
-_SPOKEN = ("v1", "v1beta1")
+_VERSIONS = ("v1", "v1beta1")
 _OPTIONS = {CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions"}
 
 
@@ -87,9 +87,9 @@ def _resource_of(kind: Kind) -> Object:
     return {"group": kind.group, "version": kind.version, "resource": kind.plural}
 
 
-def spoken_by(hook: Object) -> str:
+def review_version(hook: Object) -> str:
     """The version of reviews to use: the first of the hook's versions that is supported here."""
-    return next((word for word in hook.get("admissionReviewVersions") or () if word in _SPOKEN), "v1")
+    return next((word for word in hook.get("admissionReviewVersions") or () if word in _VERSIONS), "v1")
 
 
 def review_of(request: Object, version: str = "v1") -> Object:

@@ -42,7 +42,7 @@ def revised(found: Object, wanted: Object) -> Object | None:
     changed spec counts as theirs.
     """
     meta = found["metadata"]
-    noted = _truth(meta)
+    noted = _auto_update(meta)
     follows = meta["name"] in MANDATORY or (meta.get("generation", 1) == 1 if noted is None else noted)
     spec = _spec_of(found, wanted) if follows else found.get("spec")
     if noted is follows and equal(found.get("spec"), spec):
@@ -55,7 +55,7 @@ def revised(found: Object, wanted: Object) -> Object | None:
 def is_unwanted(obj: Object) -> bool:
     """Whether the object is a default of another version and must be deleted."""
     known = {(default["kind"], default["metadata"]["name"]) for default in defaults()}
-    return _truth(obj["metadata"]) is True and (obj["kind"], obj["metadata"]["name"]) not in known
+    return _auto_update(obj["metadata"]) is True and (obj["kind"], obj["metadata"]["name"]) not in known
 
 
 def _spec_of(found: Object, wanted: Object) -> Object:
@@ -65,6 +65,6 @@ def _spec_of(found: Object, wanted: Object) -> Object:
     return spec if "exempt" not in spec or mine is None else {**spec, "exempt": mine}
 
 
-def _truth(meta: Object) -> bool | None:
+def _auto_update(meta: Object) -> bool | None:
     note = (meta.get("annotations") or {}).get(AUTO_UPDATE)
     return True if note in _TRUE else False if note in _FALSE else None

@@ -127,12 +127,12 @@ class DeploymentController:
             if error.code == 409 and error.reason == "AlreadyExists":
                 return await self._collided(deployment, body)
             if not is_namespace_going(error):
-                await self._tell_not_made(deployment, body["metadata"]["name"], error)
+                await self._report_creation_failure(deployment, body["metadata"]["name"], error)
             raise
-        self._tell_scaled(deployment, made, 0, size)
+        self._report_scaled(deployment, made, 0, size)
         return made
 
-    async def _tell_not_made(self, deployment: Object, name: str, error: ApiError) -> None:
+    async def _report_creation_failure(self, deployment: Object, name: str, error: ApiError) -> None:
         message = f"Failed to create new replica set {go_quote(name)}: {error}"
         status = not_made(deployment, message, self._context.clock.now())
         if status != (deployment.get("status") or {}):
@@ -322,9 +322,9 @@ class DeploymentController:
             "spec": {"replicas": size},
         }
         await self._context.client.patch(REPLICA_SET, meta["namespace"], meta["name"], change)
-        self._tell_scaled(deployment, replica_set, before, size)
+        self._report_scaled(deployment, replica_set, before, size)
 
-    def _tell_scaled(self, deployment: Object, replica_set: Object, before: int, size: int) -> None:
+    def _report_scaled(self, deployment: Object, replica_set: Object, before: int, size: int) -> None:
         if size != before:
             way = "up" if size > before else "down"
             message = f"Scaled {way} replica set {replica_set['metadata']['name']} from {before} to {size}"

@@ -97,7 +97,7 @@ class CronJobController:
         due, missed = due_time(schedule, since, now, deadline)
         if due is None:
             if deadline is not None:
-                self._tell_missed(cron, due_time(schedule, since, now, None)[0])
+                self._report_missed(cron, due_time(schedule, since, now, None)[0])
             return
         if missed > _TOO_MANY:
             message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
@@ -121,7 +121,7 @@ class CronJobController:
             status["active"] = []
         await self._create(cron, due, status)
 
-    def _tell_missed(self, cron: Object, due: float | None) -> None:
+    def _report_missed(self, cron: Object, due: float | None) -> None:
         if due is not None:
             when = format_datetime(datetime.fromtimestamp(due, UTC))
             message = f"Missed scheduled time to start a job: {when}"

@@ -163,7 +163,7 @@ class JobController:
             active, again = await self._scale(job, counts, status, succeeded, failed)
         await self._report(job, status, counts, active)
         if found is not None and is_finished({"status": status}):
-            self._tell_end(job, status, found)
+            self._report_end(job, status, found)
         deadline = spec.get("activeDeadlineSeconds")
         if found is None and deadline and status.get("startTime") and not isinstance(again, Requeue):
             return Requeue(max(0.1, parse_rfc3339(status["startTime"]) + int(deadline) - now), "the Job's deadline")
@@ -180,7 +180,7 @@ class JobController:
         await self._untrack(pods)
         await self._end(job, pods)
 
-    def _tell_end(self, job: Object, status: Object, found: JobVerdict) -> None:
+    def _report_end(self, job: Object, status: Object, found: JobVerdict) -> None:
         """Emits the Event about the end. Called after the status was written: that write fails for a stale copy of the
         Job, so no Event is emitted twice."""
         if found.type == FAILED:

@@ -122,7 +122,7 @@ class StatefulSetController:
         for number in wanted:
             pod = by_ordinal.get(number)
             if pod is not None and phase(pod) in ("Failed", "Succeeded") and not is_deleting(pod):
-                self._tell_recreated(owner, pod)
+                self._report_recreated(owner, pod)
                 await self._delete(owner, pod)
                 return DONE
             if pod is None:
@@ -269,7 +269,7 @@ class StatefulSetController:
             ]
         return {**body, "spec": spec}
 
-    def _tell_recreated(self, owner: Object, pod: Object) -> None:
+    def _report_recreated(self, owner: Object, pod: Object) -> None:
         failed = phase(pod) == "Failed"
         reason = "RecreatingFailedPod" if failed else "RecreatingTerminatedPod"
         where, name = f"{owner['metadata']['namespace']}/{owner['metadata']['name']}", pod["metadata"]["name"]

@@ -89,8 +89,8 @@ class Holders:
         self.attract: dict[Term, CountedAmounts] = {}
         """Preferences of running pods for pods near them: the sum of weights on each row."""
         self._carriers: dict[tuple[int, Term], int] = {}
-        self._cared: frozenset[str] | None = None
-        self._cared_at = 0
+        self._selected: frozenset[str] | None = None
+        self._selected_at = 0
         self.version = 0
         """A counter that changes when a term appears that no pod had before, or labels of a namespace change."""
 
@@ -175,14 +175,14 @@ class Holders:
             self.version += 1
 
     @property
-    def cared_for(self) -> frozenset[str] | None:
+    def selected_keys(self) -> frozenset[str] | None:
         """The label keys that affinity terms of running pods select by; None if no running pod has a term."""
-        if self._cared_at != self.version:
-            self._cared_at = self.version
+        if self._selected_at != self.version:
+            self._selected_at = self.version
             terms = [*self.keep_away, *self.attract]
             keys = frozenset(requirement.key for term in terms for requirement in term.who.selector.requirements)
-            self._cared = keys if terms else None
-        return self._cared
+            self._selected = keys if terms else None
+        return self._selected
 
     def renamed(self) -> None:
         """Discards all counts after labels of a namespace changed: matches must be evaluated again."""

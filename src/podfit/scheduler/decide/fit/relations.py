@@ -70,10 +70,10 @@ class Relations:
         if self._version == holders.version:
             return
         self._version = holders.version
-        self._kept_away_by = [term for term in holders.keep_away if self._about_me(term)]
-        self._wanted_by = [term for term in holders.attract if self._about_me(term)]
+        self._kept_away_by = [term for term in holders.keep_away if self._selects_pod(term)]
+        self._wanted_by = [term for term in holders.attract if self._selects_pod(term)]
 
-    def _about_me(self, term: Term) -> bool:
+    def _selects_pod(self, term: Term) -> bool:
         return term.who.matches(self._shape.namespace, self._shape.labels, self._snapshot.namespaces)
 
     def codes(self, masks: Masks) -> Codes:
@@ -129,7 +129,7 @@ class Relations:
             near = self._near(term.topology_key, counted)
             anybody = anybody or bool(near.any())
             found &= near > 0
-        if not anybody and all(self._about_me(term) for term in terms):
+        if not anybody and all(self._selects_pod(term) for term in terms):
             # The first pod of a group with affinity to itself fits every node that has the topology key.
             found = np.ones(self._snapshot.capacity, np.bool_)
             for term in terms:

@@ -155,14 +155,14 @@ def started_at(pod: Object) -> float:
 
 def shape_of(
     pod: Object,
-    cared_for: frozenset[str] | None,
+    selected_keys: frozenset[str] | None,
     known: Callable[[bytes], PodShape | None] = lambda key: None,
     family: SpreadGroup | None = None,
     refused: str = "",
 ) -> PodShape:
-    """`cared_for` are the labels that terms of running pods select by (None: there are none): pods that differ only in
-    other labels have the same shape. `family`: the group that the pod is spread among if it has no constraints of its
-    own."""
+    """`selected_keys` are the label keys that terms of running pods select by (None: there are none): pods that differ
+    only in other labels have the same shape. `family`: the group that the pod is spread among if it has no constraints
+    of its own."""
     meta, spec = pod["metadata"], pod.get("spec") or {}
     namespace, labels = meta.get("namespace") or "", meta.get("labels") or {}
     affinity = spec.get("affinity") or {}
@@ -177,7 +177,7 @@ def shape_of(
         needs.key,
         spec.get("tolerations"),
         ports,
-        _identity(namespace, labels, spec, relational, cared_for),
+        _identity(namespace, labels, spec, relational, selected_keys),
         family.key if family is not None else None,
         refused,
     )
@@ -199,13 +199,13 @@ def shape_of(
 
 
 def _identity(
-    namespace: str, labels: Mapping[str, str], spec: Object, relational: bool, cared_for: frozenset[str] | None
+    namespace: str, labels: Mapping[str, str], spec: Object, relational: bool, selected_keys: frozenset[str] | None
 ) -> object:
     if relational:
         return namespace, labels, spec.get("affinity"), spec.get("topologySpreadConstraints")
-    if cared_for is None:
+    if selected_keys is None:
         return None
-    return namespace, sorted((key, value) for key, value in labels.items() if key in cared_for)
+    return namespace, sorted((key, value) for key, value in labels.items() if key in selected_keys)
 
 
 def finished(pod: Object) -> bool:

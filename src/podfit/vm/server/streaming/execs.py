@@ -35,10 +35,10 @@ class Execs:
     async def _agent(self, container: Container) -> GuestAgent:
         """The guest agent. Waits for a guest that is still booting, because its container counts as running."""
         agent = self._runtime.resizer.agent(container)
-        with self._runtime.waits.following(container.uuid, AGENT_UP, STOPPED) as heard:
+        with self._runtime.waits.following(container.uuid, AGENT_UP, STOPPED) as on_event:
             while not await agent.answers():
                 left = container.started_ns / 1e9 + BOOT_S - time.time()
-                if left <= 0 or not await heard.wait(left):
+                if left <= 0 or not await on_event.wait(left):
                     break
                 self._running(container.id)
         return agent

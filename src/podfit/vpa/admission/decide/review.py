@@ -21,7 +21,7 @@ from podfit.vpa.admission.decide.validate import allowed_for, validate
 from podfit.vpa.model.changing.boost import BoostError
 from podfit.vpa.model.changing.jsonpatch import Patch, add
 from podfit.vpa.model.fitting.limitranges import merged
-from podfit.vpa.model.fitting.unlimited import insisted_on
+from podfit.vpa.model.fitting.unlimited import required_limits
 from podfit.vpa.model.objects.matching import (
     SelectorOf,
     Target,
@@ -149,7 +149,7 @@ def admit_pod(
     bounds = merged(world.limit_ranges, meta.get("namespace") or "", world.change_without_recommendation)
     limited: Collection[str] = ()
     if any(removes_limits(policy) for policy in container_policies(vpa)):
-        limited = insisted_on(meta.get("namespace") or "", world.limit_ranges, world.quotas)
+        limited = required_limits(meta.get("namespace") or "", world.limit_ranges, world.quotas)
     patch = pod_patch(pod, vpa, bounds, boosting, world.max_boost, limited, chosen.boosts, chosen.wanted)
     return ReviewAnswer(uid, patch=patch, outcome="applied")
 

@@ -18,7 +18,7 @@ _RANGES = ("max", "default", "maxLimitRequestRatio")
 OTHER_VALUES = "with RequestsAndLimits the limit would follow, with RequestsWithoutLimits new pods would have none"
 
 
-def insisted_on(namespace: str, limit_ranges: Iterable[ObjectView], quotas: Iterable[ObjectView]) -> frozenset[str]:
+def required_limits(namespace: str, limit_ranges: Iterable[ObjectView], quotas: Iterable[ObjectView]) -> frozenset[str]:
     """The resources for which a LimitRange or a ResourceQuota of the namespace requires limits."""
     found: set[str] = set()
     for limit_range in limit_ranges:

@@ -26,23 +26,23 @@ class Rivals:
         self._same = [vpas for vpas in by_target.values() if len(vpas) > 1]
         self._near = [(vpa, here[namespace]) for namespace, vpas in selecting.items() for vpa in vpas]
 
-    def losers(self) -> Mapping[VpaId, str]:
+    def inactive(self) -> Mapping[VpaId, str]:
         """The autoscalers that must not change pods, each with the name of the one that does."""
         won: dict[VpaId, Vpa] = {}
         for vpas in self._same:
             first = min(vpas, key=lambda vpa: age(vpa.object))
             for vpa in vpas:
                 if vpa is not first:
-                    _lose(won, vpa, first)
+                    _mark_inactive(won, vpa, first)
         for one, others in self._near:
             for other in others:
                 if other is not one and not one.pods.isdisjoint(other.pods):
                     first, second = sorted((one, other), key=lambda vpa: age(vpa.object))
-                    _lose(won, second, first)
+                    _mark_inactive(won, second, first)
         return {id: winner.id[1] for id, winner in won.items()}
 
 
-def _lose(won: dict[VpaId, Vpa], loser: Vpa, winner: Vpa) -> None:
+def _mark_inactive(won: dict[VpaId, Vpa], loser: Vpa, winner: Vpa) -> None:
     """Records that an autoscaler loses; if several win against it, the oldest of them is named."""
     known = won.get(loser.id)
     if known is None or age(winner.object) < age(known.object):

@@ -103,7 +103,7 @@ class Feed:
         for (namespace, name, container), count in () if self._config.model.miss_oom_kills else oom_ends.items():
             pod = self.pods.get(namespace, name)
             if pod is not None:
-                self.ooms.extend(self._kills.node_says((namespace, name), container, count, pod, now))
+                self.ooms.extend(self._kills.count_by_node((namespace, name), container, count, pod, now))
 
     def count_earlier(self, known: Callable[[Oom], bool]) -> None:
         """Counts the kills that pods reported before this recommender started, except those that are `known`."""

@@ -74,7 +74,7 @@ class PrometheusUsage:
             chosen, counts = await self._convention(until, namespace, pods)
             chosen = await self._rules(chosen, until) if rules else chosen
             every = await self._scraped_every(chosen, until)
-            await self._look_for_doubles(chosen, until)
+            await self._check_duplicates(chosen, until)
         except (Refused, ResponseTooLarge) as error:
             raise NoUsage(str(error)) from error
         step = queries.resolution(chosen.config, every, max(counts.values(), default=0))
@@ -125,7 +125,7 @@ class PrometheusUsage:
                 return queries.interval_of(max(found), window)
         return 0
 
-    async def _look_for_doubles(self, chosen: Asking, until: Seconds) -> None:
+    async def _check_duplicates(self, chosen: Asking, until: Seconds) -> None:
         containers, series = await self._number(chosen.count(), until), await self._number(chosen.series(), until)
         if containers and series >= 1.5 * containers:
             self.remarks.notes.append(

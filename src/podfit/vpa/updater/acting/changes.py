@@ -123,7 +123,7 @@ async def evict(work: VpaPass, action: Evict) -> Wait | None:
             "it is evicted when a node or the quota has more room",
         )
     # Capacity is reserved before anything is awaited, because other decisions are made in the meantime.
-    successor = updater.headroom.promise(pod, found.pod, work.now)
+    successor = updater.headroom.guarantee(pod, found.pod, work.now)
     waiting = await _send_eviction(work, action)
     if waiting is not None:
         updater.headroom.withdraw(successor)

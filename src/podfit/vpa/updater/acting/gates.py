@@ -103,9 +103,9 @@ class Gates:
         async with self._one:
             held = list(self._held.items())
             index = by_target(self._vpas_in({namespace for (namespace, _), _ in held})) if held else {}
-            return sum([await self._look_at(key, pod, index) for key, pod in held])
+            return sum([await self._open_if_sized(key, pod, index) for key, pod in held])
 
-    async def _look_at(self, key: Key, pod: Object, index: Mapping[Target, list[Any]]) -> bool:
+    async def _open_if_sized(self, key: Key, pod: Object, index: Mapping[Target, list[Any]]) -> bool:
         vpa = controlling_vpa(pod, index, self._targets.selector_of, self._targets.topmost_of)
         missing, uid = self._missing(pod, vpa), pod["metadata"].get("uid", "")
         if vpa is not None and not missing:

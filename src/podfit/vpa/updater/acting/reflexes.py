@@ -70,7 +70,7 @@ class Reflexes:
                 refused = await self._once(pod, near)
                 if refused is None:
                     return
-                self._say(pod, "Warning", "ReflexHeld", f"Container {near.container} gets no more memory: {refused}")
+                self._emit(pod, "Warning", "ReflexHeld", f"Container {near.container} gets no more memory: {refused}")
                 if not pause:
                     return
                 await self._of.clock.sleep(pause)
@@ -102,7 +102,7 @@ class Reflexes:
         self._of.undo.hold(vpa, near.container, "memory", decided.request)
         last = ", its bound" if decided.at_bound else ""
         words = f"{near.words}: its limit is raised to {decided.limit} bytes{last}"
-        self._say(pod, "Normal", "MemoryReflex", words[0].upper() + words[1:])
+        self._emit(pod, "Normal", "MemoryReflex", words[0].upper() + words[1:])
         self._of.measures.reflexes.labels(vpa["metadata"]["name"], vpa["metadata"].get("namespace", "")).inc()
         return None
 
@@ -113,14 +113,14 @@ class Reflexes:
         updater, now = self._of, self._of.clock.now()
         deadline = updater.clock.monotonic() + updater.config.updater_interval
         rollout = Rollout(vpa, [pod], now, updater.config.rolling_settle)
-        world = updater.world_of([vpa], [pod])
+        world = updater.view_of([vpa], [pod])
         return await resize(VpaPass(updater, world, vpa, [pod], Attempts(), now, deadline, None, rollout, True), action)
 
     def _held(self, vpa: Mapping[str, Any]) -> str:
         waiting = self._of.stops.holding(vpa)
         return waiting.message if waiting is not None else ""
 
-    def _say(self, pod: Object, type: str, reason: str, message: str) -> None:
+    def _emit(self, pod: Object, type: str, reason: str, message: str) -> None:
         self._of.events.record({"kind": "Pod", "apiVersion": "v1", "metadata": pod["metadata"]}, type, reason, message)
 
     def forget(self, alive: set[str]) -> None:

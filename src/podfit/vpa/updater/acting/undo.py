@@ -104,7 +104,7 @@ class Undo:
     def _recent(self, lowered: Lowered) -> bool:
         return self.clock.monotonic() - lowered.at <= self.config.undo_within
 
-    async def look_for_throttling(self, pod_of: Callable[[Key], Object | None]) -> None:
+    async def check_throttling(self, pod_of: Callable[[Key], Object | None]) -> None:
         """Finds pods that use all of their CPU after it was lowered. Called once a pass."""
         now = self.clock.monotonic()
         for key in [key for key, lowered in self._lowered.items() if not self._recent(lowered)]:

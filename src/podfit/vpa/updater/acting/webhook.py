@@ -39,7 +39,7 @@ class Webhook:
         seen = OBSERVED in notes or FITTED in notes
         self._missed = None if seen else (pod["metadata"]["name"], self._clock.monotonic())
 
-    async def away(self) -> Wait | None:
+    async def unavailable(self) -> Wait | None:
         """Why nothing must be evicted now; None if evictions are safe."""
         if not self._config.use_admission_controller_status:
             return None

@@ -58,13 +58,13 @@ def test_counts_are_summed_by_domain() -> None:
 
 def test_terms_are_known_as_long_as_a_running_pod_carries_them() -> None:
     snapshot = cluster()
-    assert snapshot.holders.cared_for is None
+    assert snapshot.holders.selected_keys is None
     term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": HOST}
     carrier = pod("p", on="a", affinity={"podAntiAffinity": {REQUIRED: [term]}})
     snapshot.put_pod(resident(carrier))
-    assert snapshot.holders.cared_for == {"app"} and len(snapshot.holders.keep_away) == 1
+    assert snapshot.holders.selected_keys == {"app"} and len(snapshot.holders.keep_away) == 1
     snapshot.remove_pod(("ns", "p"))
-    assert snapshot.holders.cared_for is None and not snapshot.holders.keep_away
+    assert snapshot.holders.selected_keys is None and not snapshot.holders.keep_away
 
 
 def test_new_labels_of_a_namespace_make_old_counts_stale() -> None:

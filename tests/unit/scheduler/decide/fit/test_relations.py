@@ -37,7 +37,7 @@ def term(kind: str, key: str, app: str = "web") -> Object:
 
 def refused(snapshot: Snapshot, asked: Object) -> dict[str, Code]:
     everything = np.ones(snapshot.capacity, np.bool_)
-    codes = Relations(shape_of(asked, snapshot.holders.cared_for), snapshot).codes(lambda: (everything, everything))
+    codes = Relations(shape_of(asked, snapshot.holders.selected_keys), snapshot).codes(lambda: (everything, everything))
     return {name: Code(codes[row]) for name, row in snapshot.rows.items() if codes[row]}
 
 

@@ -50,7 +50,7 @@ class Resources:
             try:
                 await write_pod(cgroups, pod.group, change)
             except Vanished:
-                self._inventory.lose(pod)
+                self._inventory.pod_lost(pod)
                 raise
         await self._notify_pod(pod, change)
 

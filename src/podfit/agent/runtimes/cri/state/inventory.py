@@ -158,7 +158,7 @@ class Inventory:
             self.emit("exited", pod.config.uid, state.id)
         return known
 
-    def lose(self, pod: Pod) -> None:
+    def pod_lost(self, pod: Pod) -> None:
         """Called when another program removed the pod's cgroup: the pod has to be stopped and recreated."""
         if pod.alive and self.cgroups is not None and not self.cgroups.exists(pod.group):
             pod.alive = False

@@ -35,7 +35,7 @@ class Readings:
             # A runtime lists CPUs in every group; no pod is restricted as a whole.
             return replace(cgroups.limits(pod.group), cpuset_cpus="")
         except Vanished:
-            self._inventory.lose(pod)
+            self._inventory.pod_lost(pod)
             raise
 
     async def container_limits(self, container_id: str) -> Limits:

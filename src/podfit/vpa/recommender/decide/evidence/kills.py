@@ -38,7 +38,7 @@ class Count:
     def known(self) -> int:
         return max(self.from_statuses, self.from_node)
 
-    def node_says(self, counter: int, from_zero: bool) -> int:
+    def count_by_node(self, counter: int, from_zero: bool) -> int:
         """Compares the node's counter; returns the number of new kills. `from_zero`: every kill that the node has
         counted is new."""
         before = self.known
@@ -51,7 +51,7 @@ class Count:
         self.from_node = max(self.from_node, counter - self.base)
         return self.known - before
 
-    def statuses_say(self, more: int) -> int:
+    def count_by_statuses(self, more: int) -> int:
         before = self.known
         self.from_statuses += more
         return self.known - before
@@ -74,13 +74,13 @@ class Kills:
         for status in statuses:
             if any(killed(end) for end in _ends(status)):
                 kills = list(self._of_container(id, before, after, status))
-                new = self._count(id, status.get("name") or "").statuses_say(len(kills))
+                new = self._count(id, status.get("name") or "").count_by_statuses(len(kills))
                 found += kills[len(kills) - new :]
         return found
 
-    def node_says(self, id: PodId, container: str, counter: int, pod: ObjectView, now: Seconds) -> list[Oom]:
+    def count_by_node(self, id: PodId, container: str, counter: int, pod: ObjectView, now: Seconds) -> list[Oom]:
         """The kills that a node has counted and that no status has shown."""
-        new = self._count(id, container).node_says(counter, from_zero=id not in self._older)
+        new = self._count(id, container).count_by_node(counter, from_zero=id not in self._older)
         return [killed_at(pod, container, now)] * new
 
     def forget(self, id: PodId) -> None:

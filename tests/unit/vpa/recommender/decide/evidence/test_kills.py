@@ -46,21 +46,21 @@ def test_kills_between_two_looks_are_counted_by_restarts() -> None:
 def test_a_kill_that_the_status_showed_is_not_counted_again_for_the_node() -> None:
     kills, running = Kills(), seen(RUNNING)
     count(kills, running, seen(end(1)))
-    assert kills.node_says(ID, "app", 1, running, 9.0) == []
-    assert [one.instant for one in kills.node_says(ID, "app", 3, running, 9.0)] == [9.0, 9.0]
+    assert kills.count_by_node(ID, "app", 1, running, 9.0) == []
+    assert [one.instant for one in kills.count_by_node(ID, "app", 3, running, 9.0)] == [9.0, 9.0]
     assert count(kills, seen(end(1)), seen(RUNNING, end(3), 3)) == [0, 0]
 
 
 def test_counts_of_a_node_from_before_this_process_are_ignored() -> None:
     kills, old = Kills(), seen(RUNNING, end(1), 1)
     kills.seen(ID, None, old)
-    assert kills.node_says(ID, "app", 5, old, 9.0) == []
-    assert len(kills.node_says(ID, "app", 6, old, 9.0)) == 1
+    assert kills.count_by_node(ID, "app", 5, old, 9.0) == []
+    assert len(kills.count_by_node(ID, "app", 6, old, 9.0)) == 1
 
 
 def test_a_node_that_begins_to_count_again_adds_only_what_is_new() -> None:
     one = Count()
-    assert [one.node_says(counter, True) for counter in (2, 2, 1, 2)] == [2, 0, 0, 1]
+    assert [one.count_by_node(counter, True) for counter in (2, 2, 1, 2)] == [2, 0, 0, 1]
 
 
 def test_a_pod_that_is_forgotten_is_new_again() -> None:
