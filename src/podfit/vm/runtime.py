@@ -82,7 +82,7 @@ class Runtime:
         await self.resizer.close()
         await self.lives.close()
         await self.networks.close()
-        await self.hypervisor.close()
+        await self.hypervisor.close(vms_left=bool(self.records.containers or self.records.sandboxes))
         self.records.close()
         self._lock.release()
 

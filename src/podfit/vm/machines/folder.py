@@ -46,6 +46,12 @@ def prepare(folder: Path) -> Path:
     return link
 
 
+def forget(folder: Path) -> None:
+    """Removes the link, if `folder` is one. QEMU processes have files under its path, so none may be left."""
+    if folder.is_symlink() and folder.parent == SHORT:
+        folder.unlink()
+
+
 def emulator() -> str:
     found = shutil.which("qemu-system-x86_64")
     if found is None:

@@ -173,11 +173,13 @@ class Hypervisor:
             except libvirt.libvirtError as error:
                 log.debug("closing libvirt: %s", error)
 
-    async def close(self) -> None:
+    async def close(self, vms_left: bool = True) -> None:
         await self._tasks.stop()
         self.processes.close()
         await self.call(self._close_connection)
         self._pool.shutdown(wait=False, cancel_futures=True)
+        if not vms_left:
+            folder.forget(self.root)
 
     async def alive(self) -> bool:
         try:

@@ -110,7 +110,7 @@ class Online:
                 break
             await asyncio.sleep(_LOOK_S)
         if not now.mib or not expected_mib:
-            why = f"it has no balloon statistics either, and {silent}"
+            why = f"the guest reports no balloon statistics, and {silent}"
             return Found(unused_mib, f"it is unknown whether the guest uses {unused_mib} MiB of plugged memory: {why}")
         age = time.time() - now.updated
         if age > SILENT_S:
