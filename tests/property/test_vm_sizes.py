@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.machines import settings_in
 
-from podfit.api.pods.machines import CELLS, DEVICE, MAX_MEMORY, MAX_VCPUS, NODE
+from podfit.api.pods.machines import CELL_MIB, CELLS, DEVICE, MAX_MEMORY, MAX_VCPUS, NODE, VCPU_MIB
 from podfit.vm.decide import conversions, progress
 from podfit.vm.decide.devices import SIZES, Device, Memory, grow, plan, shrink
 from podfit.vm.decide.layout import DIMM, VIRTIO_MEM, layout_of
@@ -36,6 +38,22 @@ def test_new_devices_reach_what_is_missing_within_the_free_slots(missing: int, f
 def test_with_enough_slots_no_more_than_one_small_device_is_left_to_the_balloon(missing: int, free: int) -> None:
     if -(-missing // 128) <= free // 2:
         assert grow(missing, free, 1 << 30) == (128,) * -(-missing // 128)
+
+
+@given(memory_mib=st.integers(64, 10_000), runs=st.lists(st.tuples(st.integers(-500, 300), st.integers(1, 60))))
+def test_no_history_of_sizes_uses_up_the_slots_that_a_vm_has_by_default(
+    memory_mib: int, runs: list[tuple[int, int]]
+) -> None:
+    """`runs`: steps in MiB, each with how often it is repeated."""
+    layout, memory = layout_of(Size(1, memory_mib), {}), Memory(memory_mib)
+    for step in (step for step, times in runs for _ in range(times)):
+        target = min(max(memory.guest + step, memory_mib), layout.max_memory_mib)
+        found = plan(layout, memory, target)
+        kept = [device for device in memory.devices if device not in found.detach]
+        slot = max((device.slot for device in memory.devices), default=0)
+        new = [Device(slot + number, size, node) for number, (size, node) in enumerate(found.attach, 1)]
+        memory = replace(memory, devices=(*kept, *new), balloon=found.balloon)
+        assert memory.guest == target and len(memory.devices) <= layout.slots
 
 
 @given(present=devices, excess=st.integers(0, 40_000))
@@ -84,6 +102,7 @@ def test_virtio_mem_meets_every_whole_mib(boot: Size, target: int, now: int) -> 
 def test_numa_cells_share_boot_memory_and_vcpus_and_new_memory_evens_them_out(
     boot: Size, cells: int, grown: int
 ) -> None:
+    boot = replace(boot, memory_mib=max(boot.memory_mib, cells * CELL_MIB))
     layout = layout_of(boot, {CELLS: str(cells)})
     assert sum(layout.cell_memory(cell) for cell in range(cells)) == boot.memory_mib
     numbers = [
@@ -102,9 +121,10 @@ def test_numa_cells_share_boot_memory_and_vcpus_and_new_memory_evens_them_out(
 def test_without_annotations_a_vm_can_grow_to_four_times_its_size_and_no_further(boot: Size) -> None:
     layout = layout_of(boot, {})
     assert layout.device == DIMM
-    layout.check(Size(boot.vcpus * 4, boot.memory_mib * 4))
+    vcpus = min(boot.vcpus * 4, boot.memory_mib // VCPU_MIB)
+    layout.check(Size(vcpus, boot.memory_mib * 4))
     with pytest.raises(BeyondMaximum, match=MAX_VCPUS):
-        layout.check(Size(boot.vcpus * 4 + 1, boot.memory_mib))
+        layout.check(Size(vcpus + 1, boot.memory_mib))
     with pytest.raises(BeyondMaximum, match=MAX_MEMORY):
         layout.check(Size(boot.vcpus, layout.max_memory_mib + 1))
 

@@ -46,4 +46,8 @@ LEAST_MEMORY_MIB = 64
 """Current Linux kernels do not boot with less."""
 CARRIED = 16
 """The maximum memory as a multiple of boot memory: page tables for plugged memory are allocated from it."""
+VCPU_MIB = 2
+"""The boot memory that a VM must have for each vCPU of its maximum: a Linux guest allocates 0.6 MiB for it at boot."""
+CELL_MIB = 8
+"""The least boot memory of a NUMA cell. Linux accepts cells of 4 MiB, but then panics at boot."""
 LARGEST_DEVICE_MIB = 2048

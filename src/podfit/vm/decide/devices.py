@@ -74,24 +74,27 @@ def plan(layout: Layout, memory: Memory, target: int) -> DeviceChanges:
     if layout.device != DIMM:
         return _virtio_plan(layout, memory, target)
     if target > memory.total:
-        sizes = grow(target - memory.total, layout.slots - len(memory.devices), layout.domain_max_mib - memory.total)
+        free, room = layout.slots - len(memory.devices), layout.domain_max_mib - memory.total
+        sizes = grow(target - memory.total, free, room, layout.reach_mib - memory.total)
         nodes = _nodes(layout, memory, sizes)
         return DeviceChanges(attach=tuple(zip(sizes, nodes, strict=True)), balloon=memory.total + sum(sizes) - target)
     gone = shrink(memory.total - target, memory.devices)
     return DeviceChanges(detach=gone, balloon=memory.total - sum(device.size for device in gone) - target)
 
 
-def grow(missing: int, free_slots: int, room: int) -> tuple[int, ...]:
+def grow(missing: int, free_slots: int, room: int, later: int = 0) -> tuple[int, ...]:
     """Devices whose sum is at least the missing amount, and exceeds it by no more than the balloon can take back.
 
-    Small devices are unplugged more easily, so the smallest are chosen that leave half of the free slots for later.
-    `room` is how much more the VM may have in devices.
+    Small devices are unplugged more easily, so the smallest are chosen that leave half of the free slots for later. If
+    possible, the slots that remain suffice for `later`: how far the VM may grow in all. `room` is how much more the VM
+    may have in devices.
     """
     units = -(-missing // SIZES[0]) * SIZES[0]
-    for most in (-(-free_slots // 2), free_slots):
+    wanted = min(later, free_slots * SIZES[-1])
+    for most, reach in ((-(-free_slots // 2), wanted), (free_slots, wanted), (free_slots, 0)):
         for largest in SIZES:
             sizes = _filled(units, largest)
-            if len(sizes) <= most:
+            if len(sizes) <= most and _reach(sizes, free_slots) >= reach:
                 return sizes
     # The slots do not suffice for the exact sum: slightly larger devices replace many small ones.
     whole, rest = divmod(units, SIZES[-1])
@@ -103,6 +106,11 @@ def grow(missing: int, free_slots: int, room: int) -> tuple[int, ...]:
         f"{missing} MiB more need more memory devices than the {free_slots} free slots of this VM can hold; "
         "set the pod annotation podfit.dev/vm-slots and recreate the pod"
     )
+
+
+def _reach(sizes: Sequence[int], free_slots: int) -> int:
+    """The largest possible growth that begins with these devices."""
+    return sum(sizes) + (free_slots - len(sizes)) * SIZES[-1]
 
 
 def _filled(units: int, largest: int) -> tuple[int, ...]:

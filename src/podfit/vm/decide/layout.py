@@ -3,7 +3,7 @@ devices.
 
 Pod annotations set these values; without annotations a VM can grow to four times its size. Page tables for plugged
 memory come out of the boot memory: 64 bytes for each page of 4 KiB, so sixteen times the boot memory costs a quarter of
-it.
+it. So does the kernel's data for each vCPU that may be plugged.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from podfit.api.pods.machines import (
     CARRIED,
+    CELL_MIB,
     CELLS,
     DEVICE,
     FIRMWARE,
@@ -22,6 +23,7 @@ from podfit.api.pods.machines import (
     MAX_VCPUS,
     NODE,
     SLOTS,
+    VCPU_MIB,
 )
 from podfit.api.quantity import Quantity, QuantityError
 from podfit.vm.decide.refusals import BeyondMaximum, Invalid
@@ -32,7 +34,7 @@ BIOS, UEFI = "bios", "uefi"
 
 GROWTH = 4
 MOST_VCPUS = 255
-DEFAULT_SLOTS, MOST_SLOTS = 16, 255
+LEAST_SLOTS, MOST_SLOTS = 16, 255
 MOST_CELLS = 64
 UNIT_MIB = 128
 """The smallest memory device; the maximum is rounded up to a multiple of it."""
@@ -43,7 +45,7 @@ class Layout:
     boot: Size
     max_vcpus: int
     max_memory_mib: int
-    slots: int = DEFAULT_SLOTS
+    slots: int = LEAST_SLOTS
     cells: int = 1
     node: int | None = None
     """The cell of plugged memory; None: the cell with the least memory."""
@@ -54,6 +56,11 @@ class Layout:
     def domain_max_mib(self) -> int:
         """The domain's maximum in devices: more than the guest gets, because the balloon takes the rest back."""
         return self.max_memory_mib + LARGEST_DEVICE_MIB
+
+    @property
+    def reach_mib(self) -> int:
+        """How far memory can grow: to the maximum, if the slots suffice for it."""
+        return min(self.max_memory_mib, self.boot.memory_mib + self.slots * LARGEST_DEVICE_MIB)
 
     def cell_memory(self, cell: int) -> int:
         """The boot memory of a cell in MiB; the remainder belongs to the first cell."""
@@ -90,21 +97,54 @@ class Layout:
 
 def layout_of(size: Size, annotations: Mapping[str, str]) -> Layout:
     """Raises Invalid for annotations that cannot be honoured."""
-    cells = _number(annotations, CELLS, 1, MOST_CELLS, 1)
-    max_vcpus = _number(annotations, MAX_VCPUS, size.vcpus, MOST_VCPUS, min(size.vcpus * GROWTH, MOST_VCPUS))
-    max_vcpus = max(max_vcpus, cells)
+    cells = _cells(size, annotations)
     device = _choice(annotations, DEVICE, (DIMM, VIRTIO_MEM))
-    node = _number(annotations, NODE, 0, cells - 1, 0) if NODE in annotations else None
+    max_memory = _max_memory(size, annotations)
     return Layout(
         boot=size,
-        max_vcpus=max_vcpus,
-        max_memory_mib=_max_memory(size, annotations),
-        slots=_number(annotations, SLOTS, 1, MOST_SLOTS, DEFAULT_SLOTS),
+        max_vcpus=max(_max_vcpus(size, annotations), cells),
+        max_memory_mib=max_memory,
+        slots=_number(annotations, SLOTS, 1, MOST_SLOTS, _slots(max_memory - size.memory_mib)),
         cells=cells,
-        node=node,
+        node=_node(cells, annotations),
         device=device,
         firmware=_choice(annotations, FIRMWARE, (BIOS, UEFI)),
     )
+
+
+def _cells(size: Size, annotations: Mapping[str, str]) -> int:
+    cells = _number(annotations, CELLS, 1, MOST_CELLS, 1)
+    if cells > 1 and size.memory_mib < cells * CELL_MIB:
+        raise Invalid(
+            f"annotation {CELLS}: {cells} cells need at least {cells * CELL_MIB} MiB of memory, {CELL_MIB} MiB each; "
+            f"the memory limit is {size.memory_mib} MiB"
+        )
+    return cells
+
+
+def _node(cells: int, annotations: Mapping[str, str]) -> int | None:
+    if NODE not in annotations:
+        return None
+    node = _number(annotations, NODE, 0, MOST_CELLS - 1, 0)
+    if node >= cells:
+        raise Invalid(f"annotation {NODE}: the VM has no cell {node}, because {CELLS} is {cells}; cells count from 0")
+    return node
+
+
+def _max_vcpus(size: Size, annotations: Mapping[str, str]) -> int:
+    carried = size.memory_mib // VCPU_MIB
+    if size.vcpus > carried:
+        raise Invalid(
+            f"{size.vcpus} vCPUs need at least {size.vcpus * VCPU_MIB} MiB of memory; "
+            f"the memory limit is {size.memory_mib} MiB"
+        )
+    most = _number(annotations, MAX_VCPUS, size.vcpus, MOST_VCPUS, min(size.vcpus * GROWTH, MOST_VCPUS, carried))
+    if most > carried:
+        raise Invalid(
+            f"annotation {MAX_VCPUS}: a VM that starts with {size.memory_mib} MiB can carry at most {carried} vCPUs, "
+            f"not {most}; start it with a larger memory limit"
+        )
+    return most
 
 
 def _max_memory(size: Size, annotations: Mapping[str, str]) -> int:
@@ -124,6 +164,12 @@ def _max_memory(size: Size, annotations: Mapping[str, str]) -> int:
             f"not {text}; start it with a larger memory limit"
         )
     return _rounded(asked)
+
+
+def _slots(growth: int) -> int:
+    """Enough slots to grow by the smallest devices only: the slots of a VM that grows in small steps last until it has
+    its maximum."""
+    return min(max(-(-growth // UNIT_MIB), LEAST_SLOTS), MOST_SLOTS)
 
 
 def _rounded(memory: int) -> int:

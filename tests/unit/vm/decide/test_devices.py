@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from podfit.vm.decide.devices import Device, DeviceChanges, Memory, grow, plan, shrink
@@ -23,6 +25,12 @@ def test_the_balloon_takes_back_what_the_devices_have_too_much() -> None:
 def test_small_devices_are_chosen_while_they_leave_half_of_the_slots() -> None:
     assert grow(512, 16, 8192) == (128, 128, 128, 128)
     assert grow(2048, 16, 8192) == (512, 512, 512, 512)
+
+
+def test_devices_are_larger_when_small_ones_would_put_the_maximum_out_of_reach() -> None:
+    layout = Layout(Size(1, 256), 4, 4352, slots=2)
+    assert plan(layout, Memory(256), 2304) == DeviceChanges(attach=((2048, 0),))
+    assert plan(replace(layout, slots=4), Memory(256), 2304).attach == ((1024, 0), (1024, 0))
 
 
 def test_growth_without_a_free_slot_names_the_annotation() -> None:

@@ -32,13 +32,30 @@ def test_annotations_choose_the_maxima_and_the_devices() -> None:
         ({MAX_MEMORY: "1x"}, "quantities must match"),
         ({MAX_MEMORY: "500Mi"}, "is less than the memory limit of 1000 MiB"),
         ({MAX_MEMORY: "1Ti"}, "can carry at most"),
-        ({CELLS: "2", NODE: "2"}, "is not a whole number from 0 to 1"),
+        ({CELLS: "2", NODE: "2"}, "has no cell 2, because podfit.dev/vm-numa-cells is 2"),
+        ({NODE: "one"}, "is not a whole number"),
         ({DEVICE: "floppy"}, "must be one of dimm, virtio-mem"),
     ],
 )
 def test_annotations_that_cannot_be_honoured_are_refused(annotations: dict[str, str], why: str) -> None:
     with pytest.raises(Invalid, match=why):
         layout_of(SIZE, annotations)
+
+
+def test_numa_cells_are_bounded_by_the_memory_that_the_guest_boots_with() -> None:
+    assert layout_of(Size(1, 64), {CELLS: "8"}).cells == 8
+    with pytest.raises(Invalid, match="9 cells need at least 72 MiB of memory, 8 MiB each; the memory limit is 64 MiB"):
+        layout_of(Size(1, 64), {CELLS: "9"})
+
+
+def test_the_vcpus_that_a_guest_may_get_are_bounded_by_the_memory_it_boots_with() -> None:
+    small = Size(20, 128)
+    assert layout_of(small, {}).max_vcpus == 64
+    assert layout_of(small, {MAX_VCPUS: "64"}).max_vcpus == 64
+    with pytest.raises(Invalid, match="starts with 128 MiB can carry at most 64 vCPUs, not 65"):
+        layout_of(small, {MAX_VCPUS: "65"})
+    with pytest.raises(Invalid, match="65 vCPUs need at least 130 MiB"):
+        layout_of(Size(65, 128), {})
 
 
 def test_a_size_beyond_the_maxima_is_refused_and_the_maxima_are_not() -> None:
