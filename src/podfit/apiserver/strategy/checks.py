@@ -33,7 +33,7 @@ def non_negative(holder: Mapping[str, Any], field: str, path: str, errors: Error
         errors.append(invalid(f"{path}.{field}", value, NOT_NEGATIVE))
 
 
-def names_valid(value: str, path: str, complaints: Iterable[str], errors: Errors) -> None:
+def names_valid(value: str | int, path: str, complaints: Iterable[str], errors: Errors) -> None:
     for text in complaints:
         errors.append(invalid(path, value, text))
 

@@ -402,3 +402,34 @@ def test_immutable_fields_of_a_daemon_set_are_reported_first() -> None:
     new = {**copy.deepcopy(old), "spec": {**copy.deepcopy(spec), "selector": {}}}
     first = strategy("DaemonSet").validate_update(new, old)[0]
     assert (first.path, first.detail) == ("spec.selector", "field is immutable")
+
+
+_AVOID = "scheduler.alpha.kubernetes.io/preferAvoidPods"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ('{"preferAvoidPods": [{"podSignature": {"podController": {"controller": true}}}]}', []),
+        ('{"preferAvoidPods": [{}]}', [f"metadata.annotations.{_AVOID}[0].PodSignature: Required value"]),
+        (
+            '{"preferAvoidPods": [{"podSignature": {"podController": {"controller": false}}}]}',
+            [
+                f"metadata.annotations.{_AVOID}[0].PodSignature.PodController.Controller: Invalid value: false: must "
+                "point to a controller"
+            ],
+        ),
+    ],
+)
+def test_controllers_that_a_node_avoids_are_controllers(text: str, wanted: list[str]) -> None:
+    node = {"metadata": {"name": "n", "annotations": {_AVOID: text}}}
+    assert [str(error) for error in strategy_for(kind_named("Node")).validate_create(node)] == wanted
+
+
+def test_a_nodes_swap_and_the_length_of_its_features_are_validated() -> None:
+    status = {"nodeInfo": {"swap": {"capacity": 0}}, "declaredFeatures": ["F" * 254]}
+    errors = strategy_for(kind_named("Node")).validate_create({"metadata": {"name": "n"}, "status": status})
+    assert [str(error).rpartition(": ")[2] for error in errors] == [
+        "must be greater than zero",
+        "must be no more than 253 characters",
+    ]

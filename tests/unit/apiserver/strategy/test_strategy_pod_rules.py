@@ -263,7 +263,6 @@ def test_values_shown_as_json_escape_what_html_could_mistake() -> None:
         (
             {"hostIP": "1.1.1.1", "hostIPs": [{"ip": "1.1.1.1"}, {"ip": "1.1.1.1"}]},
             [
-                'hostIPs[1]: Duplicate value: {"IP":"1.1.1.1"}',
                 'hostIPs: Invalid value: [{"IP":"1.1.1.1"},{"IP":"1.1.1.1"}]: may specify no more than one IP for each '
                 "IP family",
             ],
@@ -365,7 +364,7 @@ def test_a_resize_gives_no_restart_policy_to_an_init_container_that_ends() -> No
                 ]
             },
             [
-                'volume "v" (Projected ConfigMap "c"): overlapping paths: "a/b" with "a"',
+                'volume "v" (Projected): overlapping paths: "a/b" (ConfigMap "c") with "a" (ServiceAccountToken)',
                 'volume "v" (Projected) has no sources provided',
             ],
         ),
@@ -391,3 +390,42 @@ def test_a_resize_gives_no_restart_policy_to_an_init_container_that_ends() -> No
 )
 def test_a_pod_that_is_probably_not_meant_gets_a_warning(spec: dict[str, Any], wanted: list[str]) -> None:
     assert PODS.warnings_create(pod(**spec)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        (
+            {"hostAliases": [{"ip": "010.0.0.1"}], "dnsConfig": {"nameservers": ["001.2.3.4"]}},
+            [
+                'spec.dnsConfig.nameservers[0]: Invalid value: "001.2.3.4": must not have leading 0s',
+                'spec.hostAliases[0].ip: Invalid value: "010.0.0.1": must not have leading 0s',
+            ],
+        ),
+        (
+            {"hostnameOverride": "h", "setHostnameAsFQDN": True},
+            ["spec.hostnameOverride: Forbidden: may not be specified when setHostnameAsFQDN is true"],
+        ),
+        (
+            {"containers": [{"name": "c", "image": "x", "restartPolicy": ""}]},
+            [
+                'spec.containers[0].restartPolicy: Unsupported value: "": supported values: "Always", "Never", '
+                '"OnFailure"'
+            ],
+        ),
+        (
+            {"tolerations": [{"key": "k", "operator": "Gt", "value": "1"}]},
+            ['spec.tolerations[0].operator: Unsupported value: "Gt": supported values: "Equal", "Exists", "Lt", "Gt"'],
+        ),
+    ],
+)
+def test_a_new_pod_is_refused_in_kubernetes_words(spec: dict[str, Any], wanted: list[str]) -> None:
+    assert [str(error) for error in PODS.validate_create(pod(**spec))] == wanted
+
+
+def test_devices_need_the_users_of_the_node() -> None:
+    devices = [{"name": "d", "devicePath": "/dev/d"}]
+    spec = {"hostUsers": False, "containers": [{"name": "c", "image": "x", "volumeDevices": devices}]}
+    assert "spec.containers[0].volumeDevices: Forbidden: when `hostUsers` is false" in [
+        str(error) for error in PODS.validate_create(pod(**spec))
+    ]

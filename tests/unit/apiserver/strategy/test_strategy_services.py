@@ -162,3 +162,34 @@ def test_ineffective_and_deprecated_fields_cause_warnings(spec: dict[str, Any], 
     assert strategy.warnings_create(obj) == wanted
     assert strategy.warnings_update(obj, service(ports=PORTS)) == wanted
     assert strategy.warnings_update(obj, service(ports=PORTS), "status") == []
+
+
+_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
+_TOPOLOGY = "service.kubernetes.io/topology-"
+
+
+def annotated(annotations: dict[str, str], **spec: Any) -> list[str]:
+    strategy, obj = strategy_for(kind_named("Service")), service(ports=PORTS, **spec)
+    obj["metadata"]["annotations"] = annotations
+    strategy.prepare_create(obj)
+    return [str(each) for each in strategy.validate_create(obj)]
+
+
+def test_annotations_that_preceded_fields_are_validated() -> None:
+    assert annotated({_RANGES: "10.0.0.0/8, 1.2.3.0/24"}, type="LoadBalancer") == []
+    assert annotated({_RANGES: "10.0.0.0/8"}) == [f"metadata.annotations[{_RANGES}]: Forbidden: {_BALANCER_ONLY}"]
+    assert annotated({_RANGES: "010.0.0.0/8"}, type="LoadBalancer") == [
+        f'metadata.annotations[{_RANGES}]: Invalid value: "010.0.0.0/8": must not have leading 0s in IP or '
+        "prefix length"
+    ]
+    assert annotated({f"{_TOPOLOGY}mode": "Auto", f"{_TOPOLOGY}aware-hints": "auto"}) == [
+        f'metadata.annotations[{_TOPOLOGY}mode]: Invalid value: "Auto": must match annotations[{_TOPOLOGY}aware-hints] '
+        "when both are specified"
+    ]
+
+
+def test_the_port_for_health_checks_is_a_port() -> None:
+    balancer = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": -1}
+    assert refusals(**balancer) == [
+        "spec.healthCheckNodePort: Invalid value: -1: must be between 1 and 65535, inclusive"
+    ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from podfit.api.registry.kinds import kind_named
 from podfit.apiserver.strategy import strategy_for
 
@@ -231,3 +233,85 @@ def test_a_volume_may_get_the_secret_for_its_expansion_later() -> None:
 def _csi(source: dict[str, object]) -> dict[str, object]:
     common = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
     return {"metadata": {"name": "p"}, "spec": {**common, "csi": source}}
+
+
+CLAIMS = strategy_for(kind_named("PersistentVolumeClaim"))
+_BETA = "volume.beta.kubernetes.io/storage-class"
+_FIXED = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+
+
+def claim(
+    annotations: dict[str, str] | None = None, status: dict[str, Any] | None = None, **spec: Any
+) -> dict[str, Any]:
+    size = {"resources": {"requests": {"storage": "1Gi"}}}
+    obj = {
+        "metadata": {"name": "c", "namespace": "d", "resourceVersion": "1"},
+        "spec": {"accessModes": ["ReadWriteOnce"], **size, **spec},
+    }
+    obj["metadata"]["annotations"] = annotations or {}
+    CLAIMS.default(obj)
+    CLAIMS.prepare_create(obj)
+    return {**obj, "status": status or {}}
+
+
+def claim_errors(new: dict[str, Any], old: dict[str, Any], subresource: str = "") -> list[str]:
+    return [str(error).partition("\n")[0] for error in CLAIMS.validate_update(new, old, subresource)]
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "wanted"),
+    [
+        (
+            claim({_BETA: "b"}),
+            claim({_BETA: "a"}),
+            [f'metadata.annotations.{_BETA}: Invalid value: "b": field is immutable'],
+        ),
+        (claim(storageClassName="a"), claim({_BETA: "a"}), []),
+        (
+            claim(storageClassName="b"),
+            claim({_BETA: "a"}),
+            [f'metadata.annotations.{_BETA}: Invalid value: "": field is immutable', f"spec: Forbidden: {_FIXED}"],
+        ),
+        (
+            claim(volumeAttributesClassName=""),
+            claim(status={"phase": "Bound", "currentVolumeAttributesClassName": "v"}),
+            [
+                "spec.volumeAttributesClassName: Forbidden: update to empty string is forbidden when "
+                "status.currentVolumeAttributesClassName is not nil"
+            ],
+        ),
+        (
+            claim(resources={"limits": {"storage": "2Gi"}, "requests": {"storage": "1Gi"}}),
+            claim(status={"phase": "Bound"}),
+            [f"spec: Forbidden: {_FIXED}"],
+        ),
+        (claim(resources={"requests": {"storage": "2Gi"}}), claim(status={"phase": "Bound"}), []),
+    ],
+)
+def test_an_update_of_a_claim_may_change_size_attributes_and_the_form_of_its_class(
+    new: dict[str, Any], old: dict[str, Any], wanted: list[str]
+) -> None:
+    assert claim_errors(new, old) == wanted
+
+
+def test_both_data_sources_of_a_claim_are_validated_once_it_has_a_group_no_longer() -> None:
+    new = claim(dataSourceRef={"apiGroup": "^x", "kind": "K", "name": "n"})
+    fields = [str(error).partition(":")[0] for error in CLAIMS.validate_create(new)]
+    assert fields == ["spec.dataSource.apiGroup", "spec.dataSourceRef.apiGroup"]
+    assert claim_errors(new, new) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted"),
+    [
+        ({"allocatedResourceStatuses": {"cpu": "NodeResizePending"}}, ['Statuses: Unsupported value: "cpu"']),
+        ({"allocatedResourceStatuses": {"storage": "Odd"}}, ['Statuses: Unsupported value: "storage"']),
+        ({"allocatedResources": {"cpu": "1"}}, [': Unsupported value: "cpu"']),
+        ({"allocatedResources": {"storage": "-1"}}, ["[storage]: Invalid value: -1"]),
+        ({"allocatedResources": {"a.io/b": "1", "storage": "1"}}, []),
+    ],
+)
+def test_a_claims_status_counts_storage_only(status: dict[str, Any], wanted: list[str]) -> None:
+    found = claim_errors(claim(status=status), claim(), "status")
+    assert len(found) == len(wanted)
+    assert all(text in error for text, error in zip(wanted, found, strict=True))

@@ -15,8 +15,10 @@ from podfit.apiserver.strategy import meta, resourcelists
 from podfit.apiserver.strategy.addresses import cidr_warnings, strict_cidr
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import label_name, same_family_twice
+from podfit.apiserver.strategy.kinds.avoided import avoided_pods
 from podfit.apiserver.strategy.podspec.placement import TAINT_EFFECTS
 
+_LONGEST_FEATURE = 253
 _FEATURE = re.compile(r"[A-Z][A-Za-z0-9]*(/[A-Za-z0-9]+)*")
 _CIDR_FIXED = 'node updates may not change podCIDR except from "" to valid'
 
@@ -59,19 +61,19 @@ class NodeStrategy(Strategy):
         """Keeps the status of a new node, because an agent registers its node in one request."""
 
     def validate(self, obj: Object) -> Errors:
-        errors: Errors = []
+        errors = avoided_pods(obj)
         _taints((obj.get("spec") or {}).get("taints") or (), errors)
         _resources(obj, errors)
+        swap = (((obj.get("status") or {}).get("nodeInfo") or {}).get("swap") or {}).get("capacity")
+        if swap is not None and swap <= 0:
+            errors.append(invalid("metadata.nodeSwapStatus.capacity", swap, "must be greater than zero"))
+        _features(obj, errors)
         ranges = (obj.get("spec") or {}).get("podCIDRs") or []
         for at, text in enumerate(ranges):
             strict_cidr(text, f"spec.podCIDRs[{at}]", errors)
-        if len(ranges) > 1:
-            if same_family_twice([text.partition("/")[0] for text in ranges]):
-                detail = "may specify no more than one CIDR for each IP family"
-                errors.append(invalid("spec.podCIDRs", ranges, detail))
-            repeated = [at for at, text in enumerate(ranges) if text in ranges[:at]]
-            errors.extend(duplicate(f"spec.podCIDRs[{at}]", ranges[at]) for at in repeated)
-        _features(obj, errors)
+        if len(ranges) > 1 and same_family_twice([text.partition("/")[0] for text in ranges]):
+            detail = "may specify no more than one CIDR for each IP family"
+            errors.append(invalid("spec.podCIDRs", ranges, detail))
         return errors
 
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
@@ -79,9 +81,9 @@ class NodeStrategy(Strategy):
         if not subresource:
             # Kubernetes validates the whole node as well, so errors in taints and resources are reported twice.
             errors += self.validate(new)
-        else:
-            _features(new, errors)
+        errors += avoided_pods(new)
         _resources(new, errors)
+        _features(new, errors)
         seen: list[Object] = []
         for at, address in enumerate((new.get("status") or {}).get("addresses") or ()):
             if address in seen:
@@ -148,7 +150,10 @@ def _features(node: Object, errors: Errors) -> None:
             errors.append(duplicate(path, name))
         elif before is not None and name < before:
             errors.append(invalid(path, name, "list must be sorted alphabetically"))
-        if not _FEATURE.fullmatch(name):
+        if len(name) > _LONGEST_FEATURE:
+            detail = f"invalid feature name {go_quote(name)}: must be no more than {_LONGEST_FEATURE} characters"
+            errors.append(invalid(path, name, detail))
+        elif not _FEATURE.fullmatch(name):
             detail = (
                 f"invalid feature name {go_quote(name)}: must start with an UpperCamelCase segment, with subsequent "
                 "segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric "

@@ -11,6 +11,7 @@ from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import chosen, labels, names_valid, parse_ip
 from podfit.apiserver.strategy.checks import port as port_valid
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
+from podfit.apiserver.strategy.kinds.service_annotations import range_errors, topology_errors
 from podfit.apiserver.strategy.kinds.service_changes import (
     FIXED,
     ON_NODES,
@@ -102,12 +103,13 @@ class ServiceStrategy(Strategy):
         return names.dns_label(name, prefix)
 
     def validate(self, obj: Object) -> Errors:
-        return self._validate(obj)
+        return self._validate(obj, {})
 
-    def _validate(self, obj: Object, known: tuple[str, ...] = ()) -> Errors:
-        """Validates a Service. `known`: stored addresses and ranges, which remain valid in any notation."""
-        errors: Errors = []
-        spec = obj.get("spec") or {}
+    def _validate(self, obj: Object, old: Object) -> Errors:
+        """Validates a Service. The addresses and ranges of the stored one (`old`) remain valid in any notation."""
+        errors = topology_errors(obj)
+        spec, stored = obj.get("spec") or {}, old.get("spec") or {}
+        known = (*(stored.get("externalIPs") or ()), *(stored.get("loadBalancerSourceRanges") or ()))
         kind, headless, ports = spec.get("type", ""), spec.get("clusterIP") == "None", spec.get("ports") or []
         if not ports and not headless and kind != "ExternalName":
             errors.append(required("spec.ports"))
@@ -130,16 +132,17 @@ class ServiceStrategy(Strategy):
         chosen(kind, "spec.type", _TYPES, errors)
         _node_ports(kind, ports, errors)
         _balancer(spec, kind, known, errors)
+        if not spec.get("loadBalancerSourceRanges"):
+            errors += range_errors(obj, old)
+        _balancer_allocation(spec, kind, errors)
         _traffic(spec, kind, errors)
         return errors
 
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
         if subresource == "status":
             return super().validate_update(new, old, subresource)
-        stored = old.get("spec") or {}
-        known = (*(stored.get("externalIPs") or ()), *(stored.get("loadBalancerSourceRanges") or ()))
         errors = self.validate_update_meta(new, old, subresource)
-        return errors + self.validate_change(new, old) + self._validate(new, known)
+        return errors + self.validate_change(new, old) + self._validate(new, old)
 
     def validate_status(self, new: Object, old: Object) -> Errors:
         rows, path = _balanced(new), "status.loadBalancer.ingress"
@@ -189,6 +192,9 @@ def _balancer(spec: Object, kind: str, known: tuple[str, ...], errors: Errors) -
         errors.append(forbidden(path, "may only be used when `type` is 'LoadBalancer'"))
     for at, text in enumerate(ranges):
         strict_cidr(text.strip(), f"{path}[{at}]", errors, known)
+
+
+def _balancer_allocation(spec: Object, kind: str, errors: Errors) -> None:
     if kind != "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not None:
         detail = "may only be used when `type` is 'LoadBalancer'"
         errors.append(forbidden("spec.allocateLoadBalancerNodePorts", detail))
@@ -278,9 +284,12 @@ def _traffic(spec: Object, kind: str, errors: Errors) -> None:
         errors.append(invalid("spec.externalTrafficPolicy", external, detail))
     elif external and external not in POLICIES:
         errors.append(not_supported("spec.externalTrafficPolicy", external, POLICIES))
-    if spec.get("healthCheckNodePort") and (kind, external) != ("LoadBalancer", "Local"):
-        detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-        errors.append(invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], detail))
+    if number := spec.get("healthCheckNodePort"):
+        if (kind, external) == ("LoadBalancer", "Local"):
+            names_valid(number, "spec.healthCheckNodePort", names.port_number(number), errors)
+        else:
+            detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+            errors.append(invalid("spec.healthCheckNodePort", number, detail))
     if internal is not None and internal not in POLICIES:
         errors.append(not_supported("spec.internalTrafficPolicy", internal, POLICIES))
     nearness = spec.get("trafficDistribution")

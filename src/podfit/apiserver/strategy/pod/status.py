@@ -10,7 +10,8 @@ from podfit.api.status import duplicate, invalid, not_supported
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.text import names
 from podfit.apiserver.strategy import meta
-from podfit.apiserver.strategy.checks import IMMUTABLE, Errors, ip, names_valid, same_family_twice
+from podfit.apiserver.strategy.addresses import strict_ip
+from podfit.apiserver.strategy.checks import IMMUTABLE, Errors, names_valid, same_family_twice
 from podfit.apiserver.strategy.pod.update import fixed_annotations
 
 _SYSTEM_CONDITIONS = frozenset(("PodScheduled", "Ready", "Initialized"))
@@ -75,7 +76,7 @@ def validate(new: Object, old: Object, errors: Errors) -> None:
     for field, single in (("podIPs", "podIP"), ("hostIPs", "hostIP")):
         # Unchanged values were valid when they were written.
         if status.get(field) is not before.get(field) or status.get(single) != before.get(single):
-            _addresses(status, field, single, errors)
+            _addresses(status, before, field, single, errors)
     for field in _LISTS:
         _users(status, spec, field, errors)
     for field, key in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
@@ -119,23 +120,19 @@ def _transitions(new: Object, old: Object, field: str, spec: Object, key: str, e
             errors.append(forbidden(f"status.{field}[{at}].state", _BACK_TO_LIFE))
 
 
-def _addresses(status: Object, field: str, single: str, errors: Errors) -> None:
+def _addresses(status: Object, before: Object, field: str, single: str, errors: Errors) -> None:
     listed = status.get(field)
     if not listed:
         return
     texts = [each.get("ip", "") for each in listed]
     if single == "hostIP" and status.get("hostIP", "") != texts[0]:
         errors.append(invalid(f"status.{field}[0].ip", texts[0], "must be equal to `hostIP`"))
+    kept = {each.get("ip") for each in before.get(field) or ()}
     for at, text in enumerate(texts):
-        ip(text, f"status.{field}[{at}]", errors)
-    if len(texts) > 1:
-        several: Errors = []
-        if same_family_twice(texts):
-            detail = "may specify no more than one IP for each IP family"
-            several.append(invalid(f"status.{field}", [{"IP": text} for text in texts], detail))
-        repeated = [at for at, text in enumerate(texts) if text in texts[:at]]
-        twice = [duplicate(f"status.{field}[{at}]", {"IP": texts[at]}) for at in repeated]
-        errors.extend([*twice, *several] if single == "hostIP" else [*several, *twice])
+        strict_ip(text, f"status.{field}[{at}]", errors, kept)
+    if len(texts) > 1 and same_family_twice(texts):
+        detail = "may specify no more than one IP for each IP family"
+        errors.append(invalid(f"status.{field}", [{"IP": text} for text in texts], detail))
 
 
 def _claims(status: Object, spec: Object, errors: Errors) -> None:

@@ -164,7 +164,7 @@ def _mask_gated(masked: Object, old: Object, errors: Errors) -> None:
     selector, before = masked.get("nodeSelector") or {}, old.get("nodeSelector") or {}
     if any(selector.get(key) != value for key, value in before.items()):
         detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-        errors.append(invalid("spec.nodeSelector", selector, detail))
+        errors.append(invalid("spec.nodeSelector", masked.get("nodeSelector"), detail))
     meta.keep(masked, old, "nodeSelector")
     affinity, stored = dict(masked.get("affinity") or {}), old.get("affinity") or {}
     _only_narrowed(affinity.get("nodeAffinity"), stored.get("nodeAffinity"), errors)

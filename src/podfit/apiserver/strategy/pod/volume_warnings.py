@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from podfit.api.objects import Object
 from podfit.api.quantity import NANO, Quantity
 from podfit.api.status import go_quote
@@ -22,6 +20,8 @@ OLD_VOLUMES = {
 SPELLED = {"storageos": "storageOS"}
 _FILES = (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName"), ("downwardAPI", "DownwardAPI", ""))
 _PROJECTED = (("configMap", "ConfigMap"), ("secret", "Secret"), ("downwardAPI", "DownwardAPI"))
+_Place = tuple[str, str]
+"""A path in a volume, and the projected source that it is from."""
 
 
 def volume_warnings(volumes: list[Object], path: str, found: list[str]) -> None:
@@ -50,54 +50,48 @@ def _overlaps(volume: Object, found: list[str]) -> None:
         source = volume.get(kind)
         if source and source.get("items"):
             what = f"{word} {go_quote(source.get(naming, ''))}" if naming else word
-            _collisions(_paths(source), f"volume {name} ({what}): overlapping paths", found)
-    taken: set[str] = set()
+            _collisions(_places(source, ""), [], f"volume {name} ({what}): overlapping paths", found)
+    taken: list[_Place] = []
     for source in (volume.get("projected") or {}).get("sources") or ():
         if all(value is None for value in source.values()):
             found.append(f"volume {name} (Projected) has no sources provided")
-            continue
-        what, paths = _projection(source)
-        if paths:
-            text = f"volume {name} (Projected {what}): overlapping paths"
-            _collisions(paths, text, found)
-            _collisions(sorted([*set(paths), *taken]), text, found)
-            taken.update(paths)
+        else:
+            _collisions(_projection(source), taken, f"volume {name} (Projected): overlapping paths", found)
 
 
-def _projection(source: Object) -> tuple[str, list[str]]:
+def _projection(source: Object) -> list[_Place]:
     for kind, word in _PROJECTED:
         part = source.get(kind)
         if part is not None and part.get("items"):
-            return (word if kind == "downwardAPI" else f"{word} {go_quote(part.get('name', ''))}"), _paths(part)
+            return _places(part, word if kind == "downwardAPI" else f"{word} {go_quote(part.get('name', ''))}")
     if source.get("serviceAccountToken") is not None:
-        return "ServiceAccountToken", [source["serviceAccountToken"].get("path", "")]
+        return [(source["serviceAccountToken"].get("path", ""), "ServiceAccountToken")]
     bundle = source.get("clusterTrustBundle")
     if bundle is not None:
-        return f"ClusterTrustBundle {go_quote(bundle.get('name') or bundle.get('signerName') or '')}", [
-            bundle.get("path", "")
-        ]
-    return "", []
+        name = go_quote(bundle.get("name") or bundle.get("signerName") or "")
+        return [(bundle.get("path", ""), f"ClusterTrustBundle {name}")]
+    return []
 
 
-def _paths(source: Object) -> list[str]:
-    return [item.get("path", "") for item in source.get("items") or ()]
+def _places(source: Object, word: str) -> list[_Place]:
+    return [(item.get("path", ""), word) for item in source.get("items") or ()]
 
 
-def _collisions(paths: Iterable[str], text: str, found: list[str]) -> None:
-    seen: list[str] = []
-    for path in paths:
-        mine = path.rstrip("/")
-        other = _collision(seen, mine)
-        if other:
-            found.append(f"{text}: {go_quote(mine)} with {go_quote(other)}")
-        seen.append(mine)
+def _collisions(places: list[_Place], taken: list[_Place], text: str, found: list[str]) -> None:
+    """Adds the places to those that are taken."""
+    for path, word in places:
+        mine = path.rstrip("/"), word
+        if mine[0]:
+            found.extend(f"{text}: {_shown(mine)} with {_shown(other)}" for other in taken if _overlap(mine, other))
+        taken.append(mine)
 
 
-def _collision(seen: list[str], path: str) -> str:
-    """A path that contains another one. Like Kubernetes, this also treats "ab" as being inside "a"."""
-    for other in seen:
-        if not other or not path:
-            return ""
-        if f"{other}/".startswith(path) or f"{path}/".startswith(other):
-            return other
-    return ""
+def _shown(place: _Place) -> str:
+    path, word = place
+    return f"{go_quote(path)} ({word})" if word else go_quote(path)
+
+
+def _overlap(one: _Place, other: _Place) -> bool:
+    """Whether one path contains the other."""
+    mine, theirs = f"{one[0]}/", f"{other[0]}/"
+    return bool(other[0]) and (mine.startswith(theirs) or theirs.startswith(mine))

@@ -8,6 +8,7 @@ from podfit.api.objects import Object
 from podfit.api.quantity import NANO, Quantity
 from podfit.api.status import go_quote
 from podfit.api.text import names
+from podfit.apiserver.strategy.addresses import ip_warnings
 from podfit.apiserver.strategy.pod.volume_warnings import volume_warnings
 from podfit.apiserver.strategy.podspec.annotations import APP_ARMOR, APP_ARMOR_TEXT, app_armor_field
 
@@ -84,6 +85,10 @@ def _spec(spec: Object, metadata: Object, prefix: str, found: list[str]) -> None
         found.append(f"{path}.terminationGracePeriodSeconds: {text}")
     if spec.get("affinity"):
         _pod_affinity(spec["affinity"], f"{path}.affinity", found)
+    for at, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
+        found += ip_warnings(server, f"{path}.dnsConfig.nameservers[{at}]")
+    for at, alias in enumerate(spec.get("hostAliases") or ()):
+        found += ip_warnings(alias.get("ip", ""), f"{path}.hostAliases[{at}].ip")
 
 
 def deprecated_node_label(key: str) -> str:

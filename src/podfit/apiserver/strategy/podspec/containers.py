@@ -61,7 +61,7 @@ def containers(listed: list[Object], context: PodRules, path: str, errors: Error
             errors.append(duplicate(f"{here}.name", name))
         seen.add(name)
         probes(container, context.grace_s, here, errors)
-        if container.get("restartPolicy") or container.get("restartPolicyRules"):
+        if container.get("restartPolicy") is not None or container.get("restartPolicyRules"):
             _restart_rules(container, here, errors)
     _host_port_conflicts(listed, path, errors)
 
@@ -71,7 +71,7 @@ def init_containers(listed: list[Object], regular: list[Object], context: PodRul
     for at, container in enumerate(listed):
         here = f"{path}[{at}]"
         _common(container, context, here, errors)
-        if container.get("restartPolicy") or container.get("restartPolicyRules"):
+        if container.get("restartPolicy") is not None or container.get("restartPolicyRules"):
             _restart_rules(container, here, errors)
         name = container.get("name", "")
         if name in seen:

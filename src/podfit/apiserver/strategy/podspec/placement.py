@@ -193,7 +193,8 @@ def tolerations(listed: list[Object], path: str, errors: Errors) -> None:
                 detail = "value must be empty when `operator` is 'Exists'"
                 errors.append(invalid(f"{here}.operator", value, detail))
         else:
-            errors.append(not_supported(f"{here}.operator", operator, ("Equal", "Exists")))
+            known = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
+            errors.append(not_supported(f"{here}.operator", operator, known))
         if effect and effect not in TAINT_EFFECTS:
             errors.append(not_supported(f"{here}.effect", effect, TAINT_EFFECTS))
 

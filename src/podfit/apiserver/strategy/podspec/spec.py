@@ -8,7 +8,8 @@ from podfit.api.quantity import Quantity
 from podfit.api.status import duplicate, field_forbidden, invalid, required, too_long
 from podfit.api.text import names
 from podfit.apiserver.strategy import resourcelists
-from podfit.apiserver.strategy.checks import Errors, chosen, ip, labels, names_valid
+from podfit.apiserver.strategy.addresses import strict_ip
+from podfit.apiserver.strategy.checks import Errors, chosen, labels, names_valid
 from podfit.apiserver.strategy.meta import validate_annotations
 from podfit.apiserver.strategy.podspec import placement
 from podfit.apiserver.strategy.podspec.annotations import DELETION_COST, has_valid_cost, pod_annotations, profiles_agree
@@ -251,7 +252,7 @@ def _dns(config: Object | None, policy: str, path: str, errors: Errors) -> None:
     if len(servers) > 3:
         errors.append(invalid(f"{path}.nameservers", servers, "must not have more than 3 nameservers"))
     for at, server in enumerate(servers):
-        ip(server, f"{path}.nameservers[{at}]", errors)
+        strict_ip(server, f"{path}.nameservers[{at}]", errors)
     if len(searches) > 32:
         errors.append(invalid(f"{path}.searches", searches, "must not have more than 32 search paths"))
     if len(" ".join(searches)) > 2048:
@@ -270,6 +271,10 @@ def _own_users(spec: Object, path: str, errors: Errors) -> None:
     for field, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
         if spec.get(field):
             errors.append(field_forbidden(f"{path}.{shown}", "when `hostUsers` is false"))
+    for key in ("initContainers", "containers", "ephemeralContainers"):
+        for at, container in enumerate(spec.get(key) or ()):
+            if container.get("volumeDevices"):
+                errors.append(field_forbidden(f"{path}.{key}[{at}].volumeDevices", "when `hostUsers` is false"))
 
 
 def _names(spec: Object, path: str, errors: Errors) -> None:
@@ -288,10 +293,14 @@ def _names(spec: Object, path: str, errors: Errors) -> None:
         names_valid(override, f"{path}.hostnameOverride", names.dns_subdomain(override), errors)
         if len(override) > _LONGEST_HOSTNAME:
             errors.append(too_long(f"{path}.hostnameOverride", _LONGEST_HOSTNAME))
+        for other in ("setHostnameAsFQDN", "hostNetwork"):
+            if spec.get(other):
+                detail = f"may not be specified when {other} is true"
+                errors.append(field_forbidden(f"{path}.hostnameOverride", detail))
     if spec.get("tolerations"):
         placement.tolerations(spec["tolerations"], f"{path}.tolerations", errors)
     for at, alias in enumerate(spec.get("hostAliases") or ()):
-        ip(alias.get("ip", ""), f"{path}.hostAliases[{at}].ip", errors)
+        strict_ip(alias.get("ip", ""), f"{path}.hostAliases[{at}].ip", errors)
         for number, name in enumerate(alias.get("hostnames") or ()):
             where = f"{path}.hostAliases[{at}].hostnames[{number}]"
             names_valid(name, where, names.dns_subdomain(name), errors)

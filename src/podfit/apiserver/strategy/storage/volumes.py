@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from podfit.api.objects import Object
-from podfit.api.quantity import ZERO, Quantity
 from podfit.api.schema.golang.embedded import VOLUME_FIELDS
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid
@@ -15,8 +14,9 @@ from podfit.apiserver.strategy.checks import IMMUTABLE, equal
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 from podfit.apiserver.strategy.meta import keep
 from podfit.apiserver.strategy.pod.update import difference
-from podfit.apiserver.strategy.podspec.storage.claims import claim_spec
+from podfit.apiserver.strategy.podspec.storage.claims import claim_spec, claim_status
 from podfit.apiserver.strategy.podspec.storage.volume_defaults import default_claim_spec, default_source
+from podfit.apiserver.strategy.storage.claim_changes import claim_changes
 from podfit.apiserver.strategy.storage.persistent import volume_spec
 from podfit.apiserver.strategy.storage_warnings import (
     MOUNT_OPTIONS,
@@ -70,31 +70,18 @@ class PersistentVolumeClaimStrategy(Strategy):
         claim_spec(obj.get("spec") or {}, "spec", errors)
         return errors
 
+    def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
+        if subresource:
+            return super().validate_update(new, old, subresource)
+        errors = self.validate_update_meta(new, old)
+        claim_spec(new.get("spec") or {}, "spec", errors, old.get("spec"))
+        return errors + self.validate_change(new, old)
+
     def validate_change(self, new: Object, old: Object) -> Errors:
-        errors: Errors = []
-        spec, stored = dict(new.get("spec") or {}), dict(old.get("spec") or {})
-        before = Quantity.parse(((stored.get("resources") or {}).get("requests") or {}).get("storage", "0"))
-        now = Quantity.parse(((spec.get("resources") or {}).get("requests") or {}).get("storage", "0"))
-        if not stored.get("volumeName"):
-            keep(stored, spec, "volumeName")
-        if stored.get("storageClassName") is None:
-            keep(stored, spec, "storageClassName")
-        if (old.get("status") or {}).get("phase") == "Bound":
-            keep(spec, stored, "resources", "volumeAttributesClassName")
-        if not equal(spec, stored):
-            detail = (
-                "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound "
-                f"claims\n{difference(stored, spec)}"
-            )
-            errors.append(forbidden("spec", detail))
-        if now < before:
-            capacity = Quantity.parse(((old.get("status") or {}).get("capacity") or {}).get("storage", "0"))
-            if now <= max(capacity, ZERO):
-                detail = "field can not be less than status.capacity"
-                errors.append(forbidden("spec.resources.requests.storage", detail))
-        if (new.get("spec") or {}).get("volumeMode") != stored.get("volumeMode"):
-            errors.append(invalid("volumeMode", spec.get("volumeMode"), IMMUTABLE))
-        return errors
+        return claim_changes(new, old)
+
+    def validate_status(self, new: Object, old: Object) -> Errors:
+        return claim_status(new)
 
 
 def _drop_sources(spec: Object, stored: Object) -> None:
@@ -115,9 +102,13 @@ def _copy_source(spec: Object) -> None:
     """Makes the two fields of the source equal if a client sets only one."""
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if source is not None and reference is None:
-        spec["dataSourceRef"] = {"apiGroup": source.get("apiGroup"), **source}
+        spec["dataSourceRef"] = _reference(source)
     elif reference is not None and source is None and not reference.get("namespace"):
-        spec["dataSource"] = {"apiGroup": reference.get("apiGroup"), **reference}
+        spec["dataSource"] = _reference(reference)
+
+
+def _reference(given: Object) -> Object:
+    return {"apiGroup": given.get("apiGroup"), **{field: given.get(field, "") for field in ("kind", "name")}}
 
 
 _LABELS_NOW = {

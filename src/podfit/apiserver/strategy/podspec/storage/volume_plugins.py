@@ -192,7 +192,8 @@ def nothing_else(metadata: Object, path: str, errors: Errors) -> None:
     """Validates that the metadata of a template inside a pod has only labels and annotations."""
     for field in sorted(metadata):
         if field not in ("labels", "annotations") and metadata[field] not in (None, "", [], {}, 0):
-            errors.append(forbidden(f"{path}.{field}", "cannot be set"))
+            shown = "uID" if field == "uid" else field
+            errors.append(forbidden(f"{path}.{shown}", "cannot be set"))
 
 
 PLUGINS: dict[str, Check] = {
