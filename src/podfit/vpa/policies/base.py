@@ -30,11 +30,11 @@ class InvalidSizes(ValueError):
 class Costs:
     """The cost of a wrong size, in units of idle capacity. All learning policies minimise the sum of these costs."""
 
-    oom_day: float = 400.0
+    oom_day: float = 425.0
     """The cost of a day with an out-of-memory kill, in GiB-hours."""
     short: float = 0.97
     """The cost of five minutes of CPU shortage, in core-hours."""
-    burst: float = 0.2
+    burst: float = 0.21
     """The same for a container whose usage varies so much that a burst is over by the next sample."""
     drop: float = 0.15
     """CPU: sizes fall in steps of 5 % an hour, unless the drop is more than this: then at once."""
