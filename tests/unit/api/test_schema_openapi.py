@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from podfit.api.registry.kinds import BUILT_IN, VPA
 from podfit.api.schema.custom.structural import custom_struct
 from podfit.api.schema.publishing import openapi
@@ -184,3 +186,129 @@ def test_any_value_is_an_extension_a_set_of_fields_or_json() -> None:
 def test_the_document_of_a_version_has_the_path_of_its_discovery() -> None:
     document = openapi.at(BUILT_IN, "apis/apps/v1")
     assert document is not None and "/apis/apps/v1/" in document["paths"]
+
+
+def operation(path: str, method: str = "get") -> dict[str, Any]:
+    found: dict[str, Any] = openapi.swagger(BUILT_IN)["paths"][path][method]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "identifier", "tag"),
+    [
+        ("/api/", "get", "getCoreAPIVersions", "core"),
+        ("/apis/flowcontrol.apiserver.k8s.io/", "get", "getFlowcontrolApiserverAPIGroup", "flowcontrolApiserver"),
+        ("/apis/apps/v1/", "get", "getAppsV1APIResources", "apps_v1"),
+        ("/api/v1/namespaces/{name}/finalize", "put", "replaceCoreV1NamespaceFinalize", "core_v1"),
+        ("/api/v1/pods", "get", "listCoreV1PodForAllNamespaces", "core_v1"),
+        (
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
+            "delete",
+            "deleteRbacAuthorizationV1CollectionNamespacedRole",
+            "rbacAuthorization_v1",
+        ),
+        ("/api/v1/namespaces/{namespace}/pods/{name}/eviction", "post", "createCoreV1NamespacedPodEviction", "core_v1"),
+        (
+            "/api/v1/nodes/{name}/proxy/{path}",
+            "head",
+            "connectCoreV1HeadNodeProxyWithPath",
+            "core_v1",
+        ),
+        ("/api/v1/watch/pods", "get", "watchCoreV1PodListForAllNamespaces", "core_v1"),
+        ("/api/v1/watch/namespaces/{name}", "get", "watchCoreV1Namespace", "core_v1"),
+    ],
+)
+def test_an_operation_has_the_identifier_and_the_tag_of_kubernetes(
+    path: str, method: str, identifier: str, tag: str
+) -> None:
+    found = operation(path, method)
+    assert (found["operationId"], found["tags"]) == (identifier, [tag])
+
+
+def test_no_two_operations_have_the_same_identifier() -> None:
+    paths = openapi.swagger(BUILT_IN)["paths"].values()
+    names = [made["operationId"] for item in paths for name, made in item.items() if name != "parameters"]
+    assert len(names) == len(set(names))
+
+
+def test_parameters_that_all_operations_of_a_path_take_are_listed_once() -> None:
+    item = openapi.swagger(BUILT_IN)["paths"]["/api/v1/namespaces/{namespace}/bindings"]
+    shared = [each["name"] for each in item["parameters"]]
+    assert shared == ["dryRun", "fieldManager", "fieldValidation", "namespace", "pretty"]
+    assert [each["name"] for each in item["post"]["parameters"]] == ["body"]
+
+
+def test_the_deletion_of_some_kinds_returns_the_object() -> None:
+    answers = {
+        kind: operation(f"/api/v1/namespaces/{{namespace}}/{kind}/{{name}}", "delete")["responses"]["202"]["schema"]
+        for kind in ("pods", "secrets")
+    }
+    assert answers["pods"]["$ref"].endswith(".Pod") and answers["secrets"]["$ref"].endswith(".Status")
+
+
+def test_logs_are_text_with_the_parameters_of_logs() -> None:
+    item = openapi.swagger(BUILT_IN)["paths"]["/api/v1/namespaces/{namespace}/pods/{name}/log"]
+    assert item["get"]["produces"][0] == "text/plain"
+    kinds = {each["name"]: each["type"] for each in item["parameters"]}
+    assert (kinds["tailLines"], kinds["follow"], kinds["container"]) == ("integer", "boolean", "string")
+
+
+def test_a_path_of_custom_resources_takes_json_and_yaml_only() -> None:
+    vpa = replace(VPA, struct=custom_struct(VPA, {"type": "object"}))
+    item = openapi.swagger([vpa])["paths"]["/apis/autoscaling.k8s.io/v1/namespaces/{namespace}/verticalpodautoscalers"]
+    assert item["post"]["consumes"] == item["post"]["produces"] == ["application/json", "application/yaml"]
+    assert item["get"]["operationId"] == "listAutoscalingV1NamespacedVerticalPodAutoscaler"
+    assert "apis/autoscaling.k8s.io" not in openapi.index([vpa])["paths"]
+
+
+def test_named_strings_list_their_values() -> None:
+    assert schema_of("io.k8s.api.core.v1.Container")["properties"]["imagePullPolicy"]["enum"] == [
+        "Always",
+        "IfNotPresent",
+        "Never",
+    ]
+    assert schema_of("io.k8s.api.core.v1.HostPathVolumeSource")["properties"]["type"]["enum"][0] == ""
+    assert "enum" not in schema_of("io.k8s.api.core.v1.Container")["properties"]["name"]
+
+
+def test_explicit_defaults_are_published_with_their_type() -> None:
+    assert schema_of("io.k8s.api.core.v1.ReplicationControllerSpec")["properties"]["replicas"]["default"] == 1
+    assert schema_of("io.k8s.api.core.v1.FileKeySelector")["properties"]["optional"]["default"] is False
+    assert schema_of("io.k8s.api.core.v1.RBDVolumeSource")["properties"]["pool"]["default"] == "rbd"
+
+
+def test_a_document_has_no_schema_that_it_does_not_refer_to() -> None:
+    document = openapi.at(BUILT_IN, "apis/authentication.k8s.io/v1")
+    assert document is not None
+    assert not any(name.endswith(".DeleteOptions") for name in document["components"]["schemas"])
+
+
+def custom_schemas(**fields: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields as published in version 3 and in version 2."""
+    vpa = replace(VPA, struct=custom_struct(VPA, {"type": "object", "properties": fields, "required": sorted(fields)}))
+    new = openapi.at([vpa], "apis/autoscaling.k8s.io/v1")
+    assert new is not None
+    name = "io.k8s.autoscaling.v1.VerticalPodAutoscaler"
+    return new["components"]["schemas"][name], openapi.swagger([vpa])["definitions"][name]
+
+
+def test_what_version_2_cannot_express_is_left_out() -> None:
+    new, old = custom_schemas(
+        n={"type": "string", "nullable": True, "default": None},
+        o={"type": "object", "properties": {"a": {"type": "string"}}, "oneOf": [{"required": ["a"]}]},
+        p={"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    )
+    assert old["properties"]["n"] == {} and old["required"] == ["o", "p"]
+    assert old["properties"]["o"] == {"type": "object", "properties": {"a": {"type": "string"}}}
+    assert old["properties"]["p"] == {"x-kubernetes-preserve-unknown-fields": True}
+    assert new["properties"]["n"]["nullable"] and "oneOf" in new["properties"]["o"]
+
+
+def test_marks_of_custom_schemas_are_spelled_out() -> None:
+    new, _ = custom_schemas(
+        amount={"x-kubernetes-int-or-string": True},
+        inner={"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True},
+    )
+    assert new["properties"]["amount"]["anyOf"] == [{"type": "integer"}, {"type": "string"}]
+    assert new["properties"]["inner"]["required"] == ["kind", "apiVersion"]
+    assert new["properties"]["inner"]["properties"].keys() == {"apiVersion", "kind", "metadata"}

@@ -5,7 +5,7 @@ map. Indented lines are fields: name, type as Go writes it (`*` for a pointer), 
 
     !            printed even when empty (Go has no omitempty)   ?           … but not required
     required     left out when empty, but clients have to set it
-    omitzero     left out when it is the zero value              default=V   the default of a list key
+    omitzero     left out when it is the zero value              default=V   published; that of a list key is applied
     merge[=key]  strategic merge of the list, by key             retainKeys, replace: strategic merge's other words
     map=a,b      server-side apply: an associative list          set, atomic: likewise
     granular     server-side apply of a struct that is atomic elsewhere
@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from podfit.api.schema.types import ATOMIC, GRANULAR, MAP, SET, Field, ListOf, MapOf, Scalar, Struct, Type
 
@@ -116,6 +117,11 @@ class Table:
         return row
 
 
+def _value(kind: Type, text: str) -> Any:
+    form = kind.form if isinstance(kind, Scalar) else ""
+    return text == "true" if form == "bool" else int(text) if form in ("int32", "int64") else text
+
+
 def _flag(row: Field, flag: str) -> None:
     word, _, value = flag.partition("=")
     if word == "!":
@@ -131,12 +137,13 @@ def _flag(row: Field, flag: str) -> None:
     elif word == "replace":
         row.replace = True
     elif word == "default":
-        row.default = value
+        row.default = _value(row.type, value)
     elif word == MAP:
         row.type = _related(row.type, MAP, tuple(value.split(",")))
     elif word == GRANULAR:
-        assert isinstance(row.type, Struct)
-        row.type = replace(row.type, atomic=False, cache={})
+        row.granular = True
+        if isinstance(row.type, Struct):
+            row.type = replace(row.type, atomic=False, cache={})
     elif word in (SET, ATOMIC):
         row.type = _related(row.type, word, ())
     else:

@@ -54,7 +54,9 @@ class Field:
     replace: bool = False
     """A strategic merge patch replaces this map instead of merging it."""
     default: Any = None
-    """The default of a list key that an element omits."""
+    """The default that is published; a list key that an element omits has it."""
+    granular: bool = False
+    """Whether server-side apply merges it field by field although its type is atomic elsewhere, or explicitly."""
     nullable: bool = False
     """An explicit null is kept (custom resources only)."""
     doc: str = ""

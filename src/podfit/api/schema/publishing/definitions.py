@@ -8,7 +8,8 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind
 from podfit.api.schema import TABLES, type_named
 from podfit.api.schema.publishing.descriptions import describe
-from podfit.api.schema.types import ATOMIC, Field, ListOf, MapOf, Scalar, Struct, Type
+from podfit.api.schema.publishing.enums import values_of
+from podfit.api.schema.types import ATOMIC, GRANULAR, Field, ListOf, MapOf, Scalar, Struct, Type
 from podfit.api.schema.zeros import UNIONS, zero_of
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
@@ -18,6 +19,7 @@ _PACKAGES = {
     "apiregistration": "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1",
 }
 STATUS, DELETE_OPTIONS, PATCH = f"{_META}.Status", f"{_META}.DeleteOptions", f"{_META}.Patch"
+WATCH_EVENT = f"{_META}.WatchEvent"
 _NAMED = {
     "Quantity": "io.k8s.apimachinery.pkg.api.resource.Quantity",
     "Resource": "io.k8s.apimachinery.pkg.api.resource.Quantity",
@@ -29,6 +31,8 @@ _NAMED = {
     "SchemaOrBool": f"{_PACKAGES['apiextensions']}.JSONSchemaPropsOrBool",
     "SchemaOrStrings": f"{_PACKAGES['apiextensions']}.JSONSchemaPropsOrStringArray",
 }
+_EMBEDDED = {"io.k8s.api.core.v1.PersistentVolumeClaim": Kind("", "v1", "PersistentVolumeClaim", "", True)}
+"""Kinds that objects of other groups contain."""
 _ANY = {"meta": f"{_META}.FieldsV1", "apiextensions": f"{_PACKAGES['apiextensions']}.JSON"}
 """The type of an arbitrary value in a table; elsewhere it is an extension."""
 _EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
@@ -99,6 +103,7 @@ class Definitions:
             made: Object = {"type": "object"}
             self.schemas[name] = made
             self._fill(made, struct)
+            kind = kind or _EMBEDDED.get(name)
         if kind is not None:
             self.schemas[name]["x-kubernetes-group-version-kind"] = [_gvk(kind, kind.kind)]
         return name
@@ -109,7 +114,7 @@ class Definitions:
             made["description"] = words
         if struct.fields:
             made["properties"] = {row.name: self._field(struct, row) for row in struct}
-        required = sorted(row.name for row in struct if row.required)
+        required = [row.name for row in struct if row.required]
         if required:
             made["required"] = required
         if struct.atomic:
@@ -122,13 +127,15 @@ class Definitions:
     def _field(self, struct: Struct, row: Field) -> Object:
         made = self.type(row.type, struct.table)
         words = describe(struct.name, row.name)
-        if "$ref" in made and (words or self._default_of(row) is not None):
-            made = {"allOf": [made]} if self.v3 else made
+        if "$ref" in made and self.v3:
+            made = {"allOf": [made]}
         if words:
             made["description"] = words
         default = self._default_of(row)
         if default is not None and self.v3:
             made["default"] = default
+        if row.granular:
+            made["x-kubernetes-map-type"] = GRANULAR
         if row.merge:
             made["x-kubernetes-patch-strategy"] = "merge,retainKeys" if row.retain_keys else "merge"
             if row.merge_key:
@@ -144,7 +151,7 @@ class Definitions:
             return None
         if isinstance(row.type, Struct):
             return {}
-        return _zero(row.type) if row.required and not row.omit_empty else None
+        return None if row.omit_empty else _zero(row.type)
 
     def type(self, kind: Type, table: str) -> Object:
         if isinstance(kind, Struct):
@@ -172,7 +179,8 @@ class Definitions:
 
     def _scalar(self, kind: Scalar, table: str) -> Object:
         if kind.form in _PLAIN:
-            return dict(_PLAIN[kind.form])
+            values = values_of(kind.go) if kind.form == "string" else []
+            return {**_PLAIN[kind.form], "enum": list(values)} if values else dict(_PLAIN[kind.form])
         if kind.form == "Raw":
             name, shape = _ANY.get(table, _EXTENSION), {} if table == "apiextensions" else {"type": "object"}
         else:
@@ -180,9 +188,11 @@ class Definitions:
         self.schemas.setdefault(name, shape)
         return self.reference(name)
 
-    def _whole(self, name: str) -> Object:
+    def _whole(self, name: str, bare: bool = False) -> Object:
         found = self.reference(name)
-        return {"allOf": [found], "default": {}} if self.v3 else found
+        if not self.v3:
+            return found
+        return {"allOf": [found]} if bare else {"allOf": [found], "default": {}}
 
     def add_list(self, kind: Kind, name: str) -> None:
         meta = self.add(type_named("ListMeta"), None)
@@ -193,8 +203,8 @@ class Definitions:
             "properties": {
                 "apiVersion": {"type": "string"},
                 "kind": {"type": "string"},
-                "metadata": self._whole(meta),
-                "items": {"type": "array", "items": self._whole(name)},
+                "metadata": self._whole(meta, kind.custom),
+                "items": {"type": "array", "items": self.reference(name) if kind.custom else self._whole(name)},
             },
             "x-kubernetes-group-version-kind": [_gvk(kind, kind.list_kind)],
         }
@@ -207,37 +217,3 @@ def _zero(kind: Scalar) -> Any:
 
 def _gvk(kind: Kind, name: str) -> Object:
     return {"group": kind.group, "kind": name, "version": kind.version}
-
-
-def custom_definition(struct: Struct, kind: Kind, made: Definitions) -> Object:
-    """A custom resource's own schema, with the parts every object has."""
-    schema: Object = _described(struct.cache["custom"].schema, kind.kind)
-    if not made.v3 and schema.get("x-kubernetes-preserve-unknown-fields"):
-        # If only some properties were listed, kubectl would reject the others.
-        return {"type": "object", "x-kubernetes-group-version-kind": [_gvk(kind, kind.kind)]}
-    properties = dict(schema.get("properties") or {})
-    for name in ("apiVersion", "kind"):
-        properties[name] = {"type": "string", "description": describe("TypeMeta", name)}
-    meta = made.reference(made.add(type_named("ObjectMeta"), None))
-    words = {"description": describe("TypeMeta", "metadata")}
-    properties["metadata"] = {"allOf": [meta], **words} if made.v3 else {**meta, **words}
-    schema["properties"] = properties
-    schema["x-kubernetes-group-version-kind"] = [_gvk(kind, kind.kind)]
-    return schema
-
-
-def _described(schema: Any, path: str, silent: bool = False) -> Any:
-    """The schema with descriptions added where it has none and one is known."""
-    if not isinstance(schema, dict):
-        return schema
-    out = dict(schema)
-    type_name, _, field = path.partition(".")
-    words = "" if silent or "description" in schema else describe(type_name, field)
-    if words:
-        out["description"] = words
-    for word in ("items", "additionalProperties"):
-        if word in out:
-            out[word] = _described(out[word], path, silent=True)
-    if out.get("properties"):
-        out["properties"] = {name: _described(item, f"{path}.{name}") for name, item in out["properties"].items()}
-    return out

@@ -132,11 +132,13 @@ def _response(value: dict[str, Any]) -> bytes:
 
 _OPERATION = _message(
     13,
+    tags=_texts(1),
     operationId=_text(5),
     produces=_texts(6),
     consumes=_texts(7),
     parameters=_many(8, _parameter),
     responses=_one(9, _named(1, _response)),
+    schemes=_texts(10),
 )
 _PATH_ITEM = _message(
     10,
@@ -144,13 +146,18 @@ _PATH_ITEM = _message(
     put=_one(3, _OPERATION),
     post=_one(4, _OPERATION),
     delete=_one(5, _OPERATION),
+    options=_one(6, _OPERATION),
+    head=_one(7, _OPERATION),
     patch=_one(8, _OPERATION),
     parameters=_many(9, _parameter),
 )
+_API_KEY = _message(5, type=_text(1), name=_text(2), description=_text(4), **{"in": _text(3)})
 _DOCUMENT = _message(
     16,
     swagger=_text(1),
     info=_one(2, _message(7, title=_text(1), version=_text(2))),
     paths=_one(8, _named(2, _PATH_ITEM)),
     definitions=_one(9, _named(1, _schema)),
+    security=_many(12, _named(1, _texts(1))),
+    securityDefinitions=_one(13, _named(1, lambda value: _bytes(2, _API_KEY(value)))),
 )
