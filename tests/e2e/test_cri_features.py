@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD, kind_named
-from podfit.apiserver.strategy.podspec import gates
+from podfit.apiserver.strategy.gates import pods as gates
 from podfit.client.rest import STRATEGIC
 from tests.support.containers.containerd import Containerd, missing
 from tests.support.containers.images import busybox

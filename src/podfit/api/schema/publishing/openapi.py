@@ -18,9 +18,9 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind, Subresource
 from podfit.api.schema import struct_of, type_of
 from podfit.api.schema.publishing import general
-from podfit.api.schema.publishing.custom_schemas import custom_definition
-from podfit.api.schema.publishing.definitions import Definitions, name_of
 from podfit.api.schema.publishing.paths import paths_of
+from podfit.api.schema.publishing.schemas.custom import custom_definition
+from podfit.api.schema.publishing.schemas.definitions import Definitions, name_of
 from podfit.api.schema.types import Struct
 
 _INFO = {"title": "Kubernetes", "version": KUBERNETES[1:].rpartition(".")[0]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind, Subresource
 from podfit.api.schema import type_of
-from podfit.api.schema.publishing.definitions import DELETE_OPTIONS, PATCH, STATUS, WATCH_EVENT, name_of
 from podfit.api.schema.publishing.operations import (
     ANY,
     ENCODINGS,
@@ -20,6 +19,7 @@ from podfit.api.schema.publishing.operations import (
     path_item,
     reference,
 )
+from podfit.api.schema.publishing.schemas.definitions import DELETE_OPTIONS, PATCH, STATUS, WATCH_EVENT, name_of
 
 _METHODS = {"get": "get", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
 _PROXY_METHODS = ("delete", "get", "head", "options", "patch", "post", "put")

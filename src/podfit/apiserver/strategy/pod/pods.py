@@ -6,6 +6,7 @@ from podfit.api.objects import Object
 from podfit.api.pods.resources import qos_class
 from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.strategy.base import Errors, Strategy
+from podfit.apiserver.strategy.gates import pods as gates
 from podfit.apiserver.strategy.meta import carry_over, copied, keep
 from podfit.apiserver.strategy.pod import resize as pod_resize
 from podfit.apiserver.strategy.pod import status as pod_status
@@ -14,7 +15,7 @@ from podfit.apiserver.strategy.pod.machine_status import show_machine
 from podfit.apiserver.strategy.pod.moves import drop_migration, keep_migration
 from podfit.apiserver.strategy.pod.sizes_only import differs_in_sizes_only
 from podfit.apiserver.strategy.pod.warnings import pod_warnings
-from podfit.apiserver.strategy.podspec import gates, virtual_machines
+from podfit.apiserver.strategy.podspec import virtual_machines
 from podfit.apiserver.strategy.podspec.annotations import copy_app_armor, profiles_agree
 from podfit.apiserver.strategy.podspec.defaults import default_pod, sync_service_account
 from podfit.apiserver.strategy.podspec.placement import merge_label_keys

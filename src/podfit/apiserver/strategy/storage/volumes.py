@@ -11,6 +11,7 @@ from podfit.api.status import invalid
 from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, equal
+from podfit.apiserver.strategy.gates.kinds import drop_foreign_source
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 from podfit.apiserver.strategy.meta import keep
 from podfit.apiserver.strategy.pod.update import difference
@@ -49,14 +50,11 @@ class PersistentVolumeClaimStrategy(Strategy):
 
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
-        _drop_sources(obj["spec"], {})
-        _copy_source(obj["spec"])
+        _prepare_source(obj["spec"], {})
 
     def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
         if subresource != "status":
-            spec = new.setdefault("spec", {})
-            _drop_sources(spec, old.get("spec") or {})
-            _copy_source(spec)
+            _prepare_source(new.setdefault("spec", {}), old.get("spec") or {})
         super().prepare_update(new, old, subresource)
 
     def warnings_create(self, obj: Object) -> list[str]:
@@ -84,22 +82,20 @@ class PersistentVolumeClaimStrategy(Strategy):
         return claim_status(new)
 
 
-def _drop_sources(spec: Object, stored: Object) -> None:
-    """Drops a source in another namespace, whose feature gate is off by default in Kubernetes 1.36, and one of an
-    unknown kind that an old client sets, unless the stored claim has such a source."""
-    if (spec.get("dataSourceRef") or {}).get("namespace") and stored.get("dataSourceRef") is None:
-        del spec["dataSourceRef"]
+def _drop_unknown_source(spec: Object, stored: Object) -> None:
+    """Drops a source of an unknown kind in the field of old clients, unless the stored claim has a source."""
     source = spec.get("dataSource")
-    if source is None or any(
-        each is not None for each in (spec.get("dataSourceRef"), *map(stored.get, ("dataSource", "dataSourceRef")))
-    ):
+    others = (spec.get("dataSourceRef"), stored.get("dataSource"), stored.get("dataSourceRef"))
+    if source is None or any(each is not None for each in others):
         return
     if (source.get("apiGroup") or "", source.get("kind")) not in _SOURCES:
         del spec["dataSource"]
 
 
-def _copy_source(spec: Object) -> None:
+def _prepare_source(spec: Object, stored: Object) -> None:
     """Makes the two fields of the source equal if a client sets only one."""
+    drop_foreign_source(spec, stored)
+    _drop_unknown_source(spec, stored)
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if source is not None and reference is None:
         spec["dataSourceRef"] = _reference(source)

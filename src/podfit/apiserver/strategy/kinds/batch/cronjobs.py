@@ -6,12 +6,12 @@ from podfit.api.objects import Object
 from podfit.api.status import invalid, not_supported, required
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import chosen, non_negative
+from podfit.apiserver.strategy.gates.pods import drop_from_template
 from podfit.apiserver.strategy.kinds.batch.jobrules import job_spec
 from podfit.apiserver.strategy.kinds.batch.schedules import schedule_errors, zone_errors
 from podfit.apiserver.strategy.kinds.replicas.workloads import name_warnings, set_default
 from podfit.apiserver.strategy.pod.warnings import template_warnings
 from podfit.apiserver.strategy.podspec.defaults import default_template
-from podfit.apiserver.strategy.podspec.gates import drop_from_template
 
 _LONGEST_NAME = 52
 """Eleven characters less than a Job's: the scheduled time is appended."""

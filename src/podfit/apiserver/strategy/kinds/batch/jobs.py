@@ -8,12 +8,12 @@ from podfit.api.text.names import dns_label
 from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, equal, label_selector, selector_matches, selector_usable
+from podfit.apiserver.strategy.gates.pods import drop_from_template
 from podfit.apiserver.strategy.kinds.batch import jobstatus
 from podfit.apiserver.strategy.kinds.batch.jobrules import failure_as_go, job_spec, success_as_go
 from podfit.apiserver.strategy.kinds.replicas.workloads import name_warnings, set_default
 from podfit.apiserver.strategy.pod.warnings import template_warnings
 from podfit.apiserver.strategy.podspec.defaults import default_template
-from podfit.apiserver.strategy.podspec.gates import drop_from_template
 
 _UID = "batch.kubernetes.io/controller-uid"
 _NAME = "batch.kubernetes.io/job-name"

@@ -8,6 +8,7 @@ from podfit.api.status import invalid, not_supported, required
 from podfit.api.text.names import dns_label
 from podfit.apiserver.strategy.base import Errors
 from podfit.apiserver.strategy.checks import equal, label_selector, names_valid, non_negative, selector_usable
+from podfit.apiserver.strategy.gates.kinds import drop_max_unavailable
 from podfit.apiserver.strategy.kinds.replicas.workloads import (
     WorkloadStrategy,
     at_most_all,
@@ -181,12 +182,12 @@ class StatefulSetStrategy(WorkloadStrategy):
             claim.setdefault("status", {}).setdefault("phase", "Pending")
 
     def prepare_create(self, obj: Object) -> None:
-        _drop_unavailable(obj["spec"], {})
+        drop_max_unavailable(obj["spec"], {})
         super().prepare_create(obj)
 
     def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
         if subresource != "status":
-            _drop_unavailable(new.get("spec") or {}, old.get("spec") or {})
+            drop_max_unavailable(new.get("spec") or {}, old.get("spec") or {})
         super().prepare_update(new, old, subresource)
 
     def validate_name(self, name: str, prefix: bool = False) -> list[str]:
@@ -271,13 +272,6 @@ class StatefulSetStrategy(WorkloadStrategy):
         listed = ", ".join(f"'{field}'" for field in _STATEFUL_CHANGEABLE[:-1])
         detail = f"updates to statefulset spec for fields other than {listed} and 'minReadySeconds' are forbidden"
         return [forbidden("spec", detail)]
-
-
-def _drop_unavailable(spec: Object, stored: Object) -> None:
-    """Drops maxUnavailable, whose feature gate is off by default in Kubernetes 1.36, unless the stored set has it."""
-    rolling, before = ((each.get("updateStrategy") or {}).get("rollingUpdate") for each in (spec, stored))
-    if rolling and (before or {}).get("maxUnavailable") is None:
-        rolling.pop("maxUnavailable", None)
 
 
 def _own_warnings(obj: Object, below: str) -> list[str]:

@@ -21,10 +21,10 @@ from podfit.apiserver.strategy.checks import (
     selector_matches,
     selector_usable,
 )
+from podfit.apiserver.strategy.gates.pods import drop_from_template
 from podfit.apiserver.strategy.meta import keep
 from podfit.apiserver.strategy.pod.warnings import template_warnings
 from podfit.apiserver.strategy.podspec.defaults import default_template
-from podfit.apiserver.strategy.podspec.gates import drop_from_template
 from podfit.apiserver.strategy.podspec.spec import validate_template
 
 _percent = re.compile("[0-9]+%")

@@ -1,4 +1,4 @@
-"""Fields of pods whose feature gates are off by default in Kubernetes 1.36: dropped from new pods and templates.
+"""Fields of pods and templates whose feature gates are off by default: dropped from new ones.
 
 An object that has such a field already, stored by an earlier version, may keep and change it. Strategies call this
 before they validate, as in Kubernetes: a dropped field is never invalid.

@@ -7,9 +7,9 @@ from typing import Any
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind
 from podfit.api.schema import type_named
-from podfit.api.schema.publishing.definitions import Definitions
-from podfit.api.schema.publishing.descriptions import describe
-from podfit.api.schema.publishing.older_schemas import older
+from podfit.api.schema.publishing.schemas.definitions import Definitions
+from podfit.api.schema.publishing.schemas.descriptions import describe
+from podfit.api.schema.publishing.schemas.older import older
 from podfit.api.schema.types import Struct
 
 

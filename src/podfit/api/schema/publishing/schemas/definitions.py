@@ -7,8 +7,8 @@ from typing import Any
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind
 from podfit.api.schema import TABLES, type_named
-from podfit.api.schema.publishing.descriptions import describe
-from podfit.api.schema.publishing.enums import values_of
+from podfit.api.schema.publishing.schemas.descriptions import describe
+from podfit.api.schema.publishing.schemas.enums import values_of
 from podfit.api.schema.types import ATOMIC, GRANULAR, Field, ListOf, MapOf, Scalar, Struct, Type
 from podfit.api.schema.zeros import UNIONS, zero_of
 

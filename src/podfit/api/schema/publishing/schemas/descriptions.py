@@ -11,7 +11,7 @@ from pathlib import Path
 
 @cache
 def _words() -> dict[str, str]:
-    text = Path(__file__).parents[1].joinpath("tables", "descriptions.txt").read_text()
+    text = Path(__file__).parents[2].joinpath("tables", "descriptions.txt").read_text()
     rows = (line.partition(":") for line in text.splitlines() if line and not line.startswith("#"))
     return {name.strip(): words.strip() for name, _, words in rows}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @cache
 def _values() -> dict[str, list[str]]:
-    text = Path(__file__).parents[1].joinpath("tables", "enums.txt").read_text()
+    text = Path(__file__).parents[2].joinpath("tables", "enums.txt").read_text()
     rows = (line.partition(": ") for line in text.splitlines() if line and not line.startswith("#"))
     return {name: values.split(" | ") for name, _, values in rows}
 

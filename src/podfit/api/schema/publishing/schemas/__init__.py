@@ -1,0 +1,1 @@
+"""The OpenAPI schemas of built-in types and of custom resources."""
