@@ -130,3 +130,17 @@ def test_a_target_without_a_group_that_was_accepted_once_may_stay() -> None:
     spec = {"maxReplicas": 1, "scaleTargetRef": {"kind": "Deployment", "name": "d"}}
     stored = {"metadata": metadata, "spec": spec}
     assert strategy.validate_update({"metadata": metadata, "spec": {**spec, "maxReplicas": 2}}, stored) == []
+
+
+def test_the_version_of_an_object_with_metrics_is_well_formed_unless_a_stored_one_is_not() -> None:
+    strategy = strategy_for(kind_named("HorizontalPodAutoscaler"))
+    described = {"kind": "K", "name": "n", "apiVersion": "a/b/c"}
+    source = {"describedObject": described, "metric": {"name": "m"}, "target": {"type": "Value", "value": "1"}}
+    target = {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}
+    spec = {"maxReplicas": 1, "scaleTargetRef": target, "metrics": [{"type": "Object", "object": source}]}
+    obj = {"metadata": {"name": "h", "namespace": "d", "resourceVersion": "1"}, "spec": spec}
+    assert [str(error) for error in strategy.validate_create(obj)] == [
+        'spec.metrics[0].object.describedObject.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: '
+        "a/b/c"
+    ]
+    assert strategy.validate_update(obj, obj) == []

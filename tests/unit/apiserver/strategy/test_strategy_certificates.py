@@ -9,9 +9,11 @@ import pytest
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
+from podfit.api.status import FieldError
 from podfit.apiserver.auth.certs.pki import Pki
 from podfit.apiserver.strategy import strategy_for
 from podfit.apiserver.strategy.kinds.extending.issued import problem_of
+from podfit.apiserver.strategy.kinds.extending.signers import signer_name
 
 STRATEGY = strategy_for(kind_named("CertificateSigningRequest"))
 SINCE = "2020-01-01T00:00:00Z"
@@ -92,3 +94,30 @@ def test_blocks_of_certificates_are_read(tmp_path) -> None:  # type: ignore[no-u
     assert (
         problem_of(b"-----BEGIN CERTIFICATE-----\neA==\n-----END CERTIFICATE-----\n") == "x509: malformed certificate"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("a.io/b", []),
+        ("", ["s: Required value"]),
+        (
+            "a.io",
+            [
+                's: Invalid value: "a.io": must be a fully qualified domain and path of the form '
+                "'example.com/signer-name'"
+            ],
+        ),
+        ("io/b", ['s: Invalid value: "io": should be a domain with at least two segments separated by dots']),
+        (
+            f"{'a' * 64}.io/b",
+            [f's: Invalid value: "{"a" * 64}.io": validating label "{"a" * 64}": must be no more than 63 characters'],
+        ),
+        (f"{'a.' * 130}io/b", ["s: Too long: may not be more than 253 bytes"]),
+        (f"a.io/{'b.' * 300}c", ["s: Too long: may not be more than 571 bytes"]),
+    ],
+)
+def test_a_signer_has_a_domain_and_a_path(name: str, wanted: list[str]) -> None:
+    errors: list[FieldError] = []
+    signer_name(name, "s", errors)
+    assert [str(error) for error in errors] == wanted

@@ -405,3 +405,32 @@ def test_ports_of_a_template_in_the_hosts_network_stay_as_stated_and_those_of_it
     pod = made("Pod", copy.deepcopy(stored))["spec"]
     assert "hostPort" not in stored["containers"][0]["ports"][0]
     assert pod["containers"][0]["ports"][0]["hostPort"] == 80
+
+
+def test_the_host_names_of_a_stateful_template_are_not_validated() -> None:
+    assert workload("StatefulSet", template=template(hostname="No_Name", subdomain="No_Name")) == []
+    assert len(workload("Deployment", template=template(hostname="No_Name"))) == 1
+
+
+def test_the_template_of_an_invalid_stateful_set_may_stay_invalid() -> None:
+    strategy = strategy_for(kind_named("StatefulSet"))
+    valid = made("StatefulSet", {"selector": SELECTOR, "template": template()})
+    invalid = made("StatefulSet", {"selector": SELECTOR, "template": template(containers=[])})
+    assert [str(each) for each in strategy.validate_update(invalid, valid)] == [
+        "spec.template.spec.containers: Required value"
+    ]
+    assert strategy.validate_update(invalid, invalid) == []
+
+
+def test_labels_of_a_stateful_template_are_reported_twice() -> None:
+    labelled = {**template(), "metadata": {"labels": {"a": "b", "No=": "x"}}}
+    assert len(workload("StatefulSet", template=labelled)) == 2
+
+
+def test_an_index_that_is_no_integer_of_64_bits_cannot_be_read() -> None:
+    policy = {"rules": [{"succeededIndexes": "1" * 5000}]}
+    found = job(completionMode="Indexed", completions=5, parallelism=1, successPolicy=policy)
+    assert found == [
+        "spec.successPolicy.rules[0].succeededIndexes: Invalid value: "
+        f'"{"1" * 5000}": error parsing succeededIndexes: cannot convert string to integer for index: "{"1" * 5000}"'
+    ]

@@ -72,15 +72,20 @@ def annotations_of(pod: Object, old: Object | None, errors: Errors) -> None:
 
 def validate_template(template: Object, path: str, errors: Errors) -> None:
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
-    labels(metadata.get("labels"), f"{path}.labels", errors)
-    if metadata.get("annotations"):
-        validate_annotations(metadata["annotations"], f"{path}.annotations", errors)
-        pod_annotations(metadata["annotations"], spec, f"{path}.annotations", errors)
+    template_metadata(template, path, errors)
     validate_spec(spec, f"{path}.spec", errors)
     profiles_agree(metadata, spec, f"{path}.spec", errors)
     if spec.get("ephemeralContainers"):
         detail = "ephemeral containers not allowed in pod template"
         errors.append(field_forbidden(f"{path}.spec.ephemeralContainers", detail))
+
+
+def template_metadata(template: Object, path: str, errors: Errors) -> None:
+    metadata = template.get("metadata") or {}
+    labels(metadata.get("labels"), f"{path}.labels", errors)
+    if metadata.get("annotations"):
+        validate_annotations(metadata["annotations"], f"{path}.annotations", errors)
+        pod_annotations(metadata["annotations"], template.get("spec") or {}, f"{path}.annotations", errors)
 
 
 def _tokens_without_account(spec: Object, errors: Errors) -> None:

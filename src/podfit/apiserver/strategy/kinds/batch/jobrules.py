@@ -280,6 +280,9 @@ def _success_rule(rule: Object, completions: int, path: str, errors: Errors) -> 
         errors.append(invalid(f"{path}.succeededCount", count, detail))
 
 
+_LONGEST_INDEX = 18
+
+
 def count_indexes(text: str, completions: int) -> tuple[int, str]:
     """The number of indexes in a list like "0,2-4", or the error in it."""
     total, last = 0, -1
@@ -291,7 +294,7 @@ def count_indexes(text: str, completions: int) -> tuple[int, str]:
                 "two parts separated by '-'"
             )
         for end in ends:
-            if not re.fullmatch(r"[+]?[0-9]+", end):
+            if not re.fullmatch(r"[+]?[0-9]+", end) or len(end.lstrip("+0")) > _LONGEST_INDEX:
                 return 0, f"cannot convert string to integer for index: {go_quote(end)}"
             if int(end) >= completions:
                 return 0, f"too large index: {go_quote(end)}"

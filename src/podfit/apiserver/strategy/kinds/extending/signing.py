@@ -17,6 +17,7 @@ from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import equal
 from podfit.apiserver.strategy.kinds.extending.issued import problem_of
+from podfit.apiserver.strategy.kinds.extending.signers import signer_name
 from podfit.apiserver.strategy.pod.update import difference
 
 _LEGACY = "kubernetes.io/legacy-unknown"
@@ -43,7 +44,8 @@ class CertificateSigningRequestStrategy(Strategy):
             if subresource == "status":
                 _keep_decisions(status, stored)
             else:
-                status = {**stored, "conditions": status.get("conditions") or []}
+                status = dict(stored)
+                meta.keep(status, new.get("status") or {}, "conditions")
             _date(status, stored)
             new["status"] = status
         meta.carry_over(new, old)
@@ -63,11 +65,8 @@ class CertificateSigningRequestStrategy(Strategy):
         if signer == _LEGACY:
             detail = "the legacy signerName is not allowed via this API version"
             errors.append(invalid("spec.signerName", signer, detail))
-        elif not signer:
-            errors.append(required("spec.signerName"))
-        elif signer.count("/") != 1:
-            detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-            errors.append(invalid("spec.signerName", signer, detail))
+        else:
+            signer_name(signer, "spec.signerName", errors)
         lifetime = spec.get("expirationSeconds")
         if lifetime is not None and lifetime < 600:
             detail = "may not specify a duration less than 600 seconds (10 minutes)"

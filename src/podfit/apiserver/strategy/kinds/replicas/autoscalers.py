@@ -58,10 +58,11 @@ class AutoscalerStrategy(Strategy):
         spec, before = new.get("spec") or {}, (old.get("spec") or {}).get("scaleTargetRef") or {}
         target = spec.get("scaleTargetRef") or {}
         other = any(target.get(field) != before.get(field) for field in ("kind", "apiVersion"))
-        return errors + self._spec(spec, other)
+        return errors + self._spec(spec, other, any_version=_odd_objects(old.get("spec") or {}))
 
-    def _spec(self, spec: Object, other_target: bool) -> Errors:
-        """Validates the spec. A target's group that was accepted once is not checked again."""
+    def _spec(self, spec: Object, other_target: bool, *, any_version: bool = False) -> Errors:
+        """Validates the spec. A target's group that was accepted once is not checked again; with `any_version`, the
+        versions of objects with metrics are not checked."""
         errors: Errors = []
         least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
         if least is not None and least < 1:
@@ -77,7 +78,7 @@ class AutoscalerStrategy(Strategy):
         _reference(target, "spec.scaleTargetRef", errors)
         if other_target:
             _version(target, "spec.scaleTargetRef", errors)
-        _metrics(spec, errors)
+        _metrics(spec, errors, any_version=any_version)
         for word in _RULES:
             rules = (spec.get("behavior") or {}).get(word)
             if rules is not None:
@@ -102,11 +103,15 @@ def _reference(target: Object, path: str, errors: Errors) -> None:
 def _version(target: Object, path: str, errors: Errors) -> None:
     """Validates the apiVersion of a target: all scalable kinds have a group, except ReplicationControllers."""
     version = target.get("apiVersion") or ""
-    if version.count("/") > 1:
-        detail = f"unexpected GroupVersion string: {version}"
-        errors.append(invalid(f"{path}.apiVersion", version, detail))
-    elif "/" not in version and target.get("kind") != "ReplicationController":
+    if _well_formed(target, path, errors) and "/" not in version and target.get("kind") != "ReplicationController":
         errors.append(invalid(f"{path}.apiVersion", version, "apiVersion must specify API group"))
+
+
+def _well_formed(target: Object, path: str, errors: Errors) -> bool:
+    version = target.get("apiVersion") or ""
+    if version.count("/") > 1:
+        errors.append(invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}"))
+    return version.count("/") <= 1
 
 
 def _rules(rules: Object, path: str, errors: Errors) -> None:
@@ -138,10 +143,16 @@ def _policy(policy: Object, path: str, errors: Errors) -> None:
         errors.append(invalid(f"{path}.periodSeconds", period, f"must be less than or equal to {_LONGEST_PERIOD_S}"))
 
 
-def _metrics(spec: Object, errors: Errors) -> None:
+def _odd_objects(spec: Object) -> bool:
+    """Whether a stored metric of an object has an invalid version, so that others may have one too."""
+    described = ((metric.get("object") or {}).get("describedObject") or {} for metric in spec.get("metrics") or ())
+    return any((each.get("apiVersion") or "").count("/") > 1 for each in described)
+
+
+def _metrics(spec: Object, errors: Errors, *, any_version: bool) -> None:
     metrics = spec.get("metrics") or []
     for at, metric in enumerate(metrics):
-        _metric(metric, f"spec.metrics[{at}]", errors)
+        _metric(metric, f"spec.metrics[{at}]", errors, any_version=any_version)
     percent = spec.get("targetCPUUtilizationPercentage")
     if percent is not None and percent < 1:
         # The target utilisation of autoscaling/v1 is validated as a metric.
@@ -151,7 +162,7 @@ def _metrics(spec: Object, errors: Errors) -> None:
         errors.append(field_forbidden("spec.metrics", detail))
 
 
-def _metric(metric: Object, path: str, errors: Errors) -> None:
+def _metric(metric: Object, path: str, errors: Errors, *, any_version: bool) -> None:
     """Validates a metric. If it has several sources, only the first is validated; the others are reported as
     superfluous."""
     kind = metric.get("type", "")
@@ -161,7 +172,7 @@ def _metric(metric: Object, path: str, errors: Errors) -> None:
         errors.append(not_supported(f"{path}.type", kind, _SOURCES))
     present = [field for field in _FIELDS if metric.get(field) is not None]
     if present:
-        _source(_FIELDS[present[0]], metric[present[0]], f"{path}.{present[0]}", errors)
+        _source(_FIELDS[present[0]], metric[present[0]], f"{path}.{present[0]}", errors, any_version=any_version)
     wanted = next((field for field, source in _FIELDS.items() if source == kind), None)
     if wanted is None:
         errors.append(not_supported(f"{path}.type", kind, _SOURCES))
@@ -172,7 +183,7 @@ def _metric(metric: Object, path: str, errors: Errors) -> None:
             errors.append(field_forbidden(f"{path}.{field}", "must populate the given metric source only"))
 
 
-def _source(kind: str, source: Object, path: str, errors: Errors) -> None:
+def _source(kind: str, source: Object, path: str, errors: Errors, *, any_version: bool) -> None:
     target = source.get("target") or {}
     by_resource = kind in ("Resource", "ContainerResource")
     if by_resource and not source.get("name"):
@@ -180,7 +191,10 @@ def _source(kind: str, source: Object, path: str, errors: Errors) -> None:
     if kind == "ContainerResource":
         _container(source, path, errors)
     if kind == "Object":
-        _reference(source.get("describedObject") or {}, f"{path}.describedObject", errors)
+        described = source.get("describedObject") or {}
+        _reference(described, f"{path}.describedObject", errors)
+        if not any_version:
+            _well_formed(described, f"{path}.describedObject", errors)
     if not by_resource:
         _metric_name((source.get("metric") or {}).get("name") or "", f"{path}.metric.name", errors)
     _metric_target(target, f"{path}.target", errors)

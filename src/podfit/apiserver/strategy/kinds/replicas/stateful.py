@@ -24,7 +24,7 @@ from podfit.apiserver.strategy.kinds.replicas.workloads import (
 )
 from podfit.apiserver.strategy.meta import keep
 from podfit.apiserver.strategy.pod.volume_warnings import claim_warnings
-from podfit.apiserver.strategy.podspec.spec import validate_template
+from podfit.apiserver.strategy.podspec.spec import template_metadata, validate_template
 from podfit.apiserver.strategy.podspec.storage.claims import claim_spec
 from podfit.apiserver.strategy.podspec.storage.volume_defaults import default_claim_spec
 
@@ -147,6 +147,9 @@ def _rolling_as_go(rolling: Object | None) -> Object | None:
     return {"Partition": rolling.get("partition", 0), "MaxUnavailable": rolling.get("maxUnavailable")}
 
 
+_HOST_NAMES = ("hostname", "subdomain")
+
+
 class StatefulSetStrategy(WorkloadStrategy):
     counters = ("replicas", "availableReplicas")
     names_hosts = False
@@ -211,6 +214,9 @@ class StatefulSetStrategy(WorkloadStrategy):
         return errors
 
     def validate(self, obj: Object) -> Errors:
+        return self._validate(obj, tolerant=False)
+
+    def _validate(self, obj: Object, *, tolerant: bool) -> Errors:
         errors: Errors = []
         spec = obj.get("spec") or {}
         management = spec.get("podManagementPolicy")
@@ -229,15 +235,26 @@ class StatefulSetStrategy(WorkloadStrategy):
         non_negative(spec, "minReadySeconds", "spec", errors)
         if spec.get("ordinals"):
             non_negative(spec["ordinals"], "start", "spec.ordinals", errors)
-        self._template(spec, errors)
+        self._template(spec, errors, tolerant=tolerant)
         return errors
 
-    def _template(self, spec: Object, errors: Errors) -> None:
-        """Validates the template with the volumes for the claims of the set."""
+    def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
+        """Validates an update; the template of a set that is invalid already is not checked."""
+        if subresource == "status":
+            return super().validate_update(new, old, subresource)
+        errors = self.validate_update_meta(new, old, subresource)
+        return errors + self._validate(new, tolerant=bool(self.validate(old))) + self.validate_change(new, old)
+
+    def _template(self, spec: Object, errors: Errors, *, tolerant: bool) -> None:
+        """Validates the template with the volumes for the claims of the set. Its host names are not checked, because
+        each pod has others. Kubernetes reports errors in its metadata twice."""
         template, claims = spec.get("template") or {}, spec.get("volumeClaimTemplates") or []
         if selector_checked(spec.get("selector"), "statefulset", "", errors):
             template_selected(spec.get("selector"), template, errors)
-            validate_template(with_claims(template, claims), "spec.template", errors)
+            unnamed = {key: value for key, value in (template.get("spec") or {}).items() if key not in _HOST_NAMES}
+            if not tolerant:
+                validate_template(with_claims({**template, "spec": unnamed}, claims), "spec.template", errors)
+            template_metadata(template, "spec.template", errors)
         runs_for_ever(template, "StatefulSet", errors)
 
     def _update_strategy(self, strategy: Object, errors: Errors) -> None:
