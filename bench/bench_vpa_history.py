@@ -68,7 +68,7 @@ async def load(url: str, end: float, step: float) -> None:
         "seconds": seconds,
         "samples": past.samples,
         "aggregates": len(cluster.aggregates),
-        "queries": history.api.asked,
+        "queries": history.api.sent,
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
     print(json.dumps(found))

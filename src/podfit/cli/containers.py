@@ -179,9 +179,9 @@ def _memory(amount: str) -> str:
 def resize_command(pod: Object, container: Container, memory: int) -> str:
     """The command that raises the limit. If request and limit are equal, both are raised, so the QoS class stays."""
     resources = container.spec.get("resources") or {}
-    asked, most = ((resources.get(kind) or {}).get("memory") for kind in ("requests", "limits"))
+    requested, most = ((resources.get(kind) or {}).get("memory") for kind in ("requests", "limits"))
     size = amount_text("memory", memory)
-    equal = asked is not None and most is not None and number("memory", asked) == number("memory", most)
+    equal = requested is not None and most is not None and number("memory", requested) == number("memory", most)
     flag = f"--memory {size}" if equal else f"--limits memory={size}"
     meta = pod["metadata"]
     several = len(pod["spec"].get("containers") or ()) > 1 or container.field != "containers"

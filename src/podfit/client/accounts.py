@@ -63,13 +63,13 @@ class AccountToken:
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": _LIFETIME_S},
         }
-        asked = self._clock.now()
+        sent_at = self._clock.now()
         answer = await self._asker.create(_ACCOUNT, body, NAMESPACE, self._name, "token")
         ends = parse_rfc3339(answer["status"]["expirationTimestamp"])
         # The server may have shortened the lifetime, and its clock may differ from ours, so never use more than was
         # requested.
-        lifetime = min(_LIFETIME_S, max(ends - asked, 0.0))
-        self._token, self._until = str(answer["status"]["token"]), asked + _USED_PART * lifetime
+        lifetime = min(_LIFETIME_S, max(ends - sent_at, 0.0))
+        self._token, self._until = str(answer["status"]["token"]), sent_at + _USED_PART * lifetime
 
     async def _create(self) -> None:
         meta = {"name": self._name, "namespace": NAMESPACE}

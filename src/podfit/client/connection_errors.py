@@ -12,15 +12,15 @@ import aiohttp
 _TLS = "tls: failed to verify certificate"
 
 
-def connection_error(server: str, error: Exception, asked: str = "", timeout_s: float = 0.0) -> str:
-    """`asked` is the request that got no response; it is named only if the connection had been established."""
+def connection_error(server: str, error: Exception, request: str = "", timeout_s: float = 0.0) -> str:
+    """`request` is the request that got no response; it is named only if the connection had been established."""
     host = urlsplit(server).netloc or server
     if _errno(error) == errno.ECONNREFUSED:
         return f"The connection to the server {host} was refused - did you specify the right host or port?"
-    return f"Unable to connect to the server: {_cause(host, error, asked, timeout_s)}"
+    return f"Unable to connect to the server: {_cause(host, error, request, timeout_s)}"
 
 
-def _cause(host: str, error: Exception, asked: str, timeout_s: float) -> str:
+def _cause(host: str, error: Exception, request: str, timeout_s: float) -> str:
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f"lookup {host.rpartition(':')[0] or host}: no such host"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
@@ -30,9 +30,9 @@ def _cause(host: str, error: Exception, asked: str, timeout_s: float) -> str:
     if isinstance(error, aiohttp.InvalidURL):
         return f"{host!r} is not a valid address"
     if isinstance(error, TimeoutError):
-        return f"{host} did not answer {asked or 'in time'}" + (f" within {timeout_s:g}s" if timeout_s else "")
+        return f"{host} did not answer {request or 'in time'}" + (f" within {timeout_s:g}s" if timeout_s else "")
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
-        return f"{host} closed the connection" + (f" during {asked}" if asked else "")
+        return f"{host} closed the connection" + (f" during {request}" if request else "")
     if isinstance(error, aiohttp.ClientResponseError):
         return f"{host} does not speak HTTP as a Kubernetes API server does"
     return _system_words(host, error)

@@ -141,8 +141,8 @@ class Runtime:
     async def info(self, container: Container) -> dict[str, str]:
         """Additional data shown by `crictl inspect`."""
         update, layout = container.update, container.layout
-        asked = container.state == RUNNING and not container.leaving
-        power = await self.power.actual(container) if asked else machines.RUNNING
+        running = container.state == RUNNING and not container.leaving
+        power = await self.power.actual(container) if running else machines.RUNNING
         about: dict[str, Any] = {
             "machine": {
                 "power": power,
@@ -158,7 +158,7 @@ class Runtime:
             "layout": layout.to_json(),
             "update": update.to_json() if update is not None else None,
         }
-        if asked and power == machines.RUNNING:
+        if running and power == machines.RUNNING:
             memory = await self.resizer.memory(container).actual()
             about["memory"] = {
                 "bootMiB": memory.boot,

@@ -144,7 +144,7 @@ class ImagePulls:
     # --- pulling
     async def _pull(self, record: PodRecord, name: str, image: str, reference: Reference) -> str:
         self._events.emit(record.pod, NORMAL, "Pulling", f'Pulling image "{image}"', name)
-        asked = self._clock.monotonic()
+        since = self._clock.monotonic()
         credentials = await self._credentials(record, reference)
         async with self._slots.of(reference.registry):
             began = self._clock.monotonic()
@@ -152,7 +152,7 @@ class ImagePulls:
             ended = self._clock.monotonic()
         self._pulled(record, image)
         state = await self._runtime.image_status(image, record.handler)
-        took, waited = _rendered(ended - began), _rendered(ended - asked)
+        took, waited = _rendered(ended - began), _rendered(ended - since)
         how = f"in {took} ({waited} including waiting). Image size: {state.size_bytes if state else 0} bytes."
         self._events.emit(record.pod, NORMAL, "Pulled", f'Successfully pulled image "{image}" {how}', name)
         return found

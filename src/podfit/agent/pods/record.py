@@ -223,7 +223,7 @@ class PodRecord:
         rest."""
         kept = self._sized
         if kept is None or not kept.stands_for(self.pod, sizes):
-            kept = self._sized = Sized(self.pod, sizes, asked=shared(sizes, self.desired))
+            kept = self._sized = Sized(self.pod, sizes, as_requested=shared(sizes, self.desired))
         return kept
 
     def rest(self) -> None:

@@ -87,11 +87,11 @@ def gap_of(pod: Object) -> Gap:
         status = statuses.get(container.get("name", ""))
         if status is None:
             continue
-        asked, actual = container.get("resources") or {}, status.get("resources")
+        requested, actual = container.get("resources") or {}, status.get("resources")
         allocated = status.get("allocatedResources")
-        requests |= differ(asked.get("requests"), allocated)
+        requests |= differ(requested.get("requests"), allocated)
         if actual is not None:
-            limits |= differ(asked.get("limits"), actual.get("limits"))
+            limits |= differ(requested.get("limits"), actual.get("limits"))
             unapplied |= differ(allocated, actual.get("requests"))
     return Gap(frozenset(requests), frozenset(limits), frozenset(unapplied))
 

@@ -51,7 +51,7 @@ class Attributes(msgspec.Struct, eq=False):
     """Set by a plugin whose change earlier plugins should see."""
     dialect: Dialect | None = None
     """The older dialect that the client uses; None: the native form."""
-    asked: Object | None = None
+    submitted: Object | None = None
     """The object as the client wrote it, in its dialect."""
     in_quota: InQuota | None = None
     """A pod as counted by quotas of its namespace; None: as it is stored."""

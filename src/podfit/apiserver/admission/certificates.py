@@ -30,8 +30,8 @@ class CertificateRequests(Plugin):
 
     async def admit(self, attrs: Attributes) -> None:
         assert attrs.object is not None
-        asked = {k: v for k, v in spec_of(attrs.object).items() if k not in ("username", "uid", "groups", "extra")}
-        attrs.object["spec"] = {**asked, **user_info(attrs.user)}
+        requested = {k: v for k, v in spec_of(attrs.object).items() if k not in ("username", "uid", "groups", "extra")}
+        attrs.object["spec"] = {**requested, **user_info(attrs.user)}
 
 
 class _SignerPlugin(Plugin):

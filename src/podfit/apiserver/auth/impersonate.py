@@ -89,8 +89,8 @@ def _modes(user: User, wanted: ImpersonatedUsers) -> list[str]:
 def _try(authorization: Authorization, user: User, wanted: ImpersonatedUsers, action: Action, mode: str) -> User:
     if mode:
         authorization.check(user, msgspec.structs.replace(action, verb=f"impersonate-on:{mode}:{action.verb}"))
-    for asked in _required_actions(user, wanted, mode):
-        authorization.check(user, asked)
+    for required in _required_actions(user, wanted, mode):
+        authorization.check(user, required)
     return _become(wanted, fixed_groups=bool(mode))
 
 
@@ -99,21 +99,21 @@ def _required_actions(user: User, wanted: ImpersonatedUsers, mode: str) -> list[
     group = _AUTHENTICATION if mode else ""
     account = _account_of(wanted.name)
     if account:
-        asked = [Action(verb, group, "serviceaccounts", namespace=account[0], name=account[1])]
+        required = [Action(verb, group, "serviceaccounts", namespace=account[0], name=account[1])]
     elif mode and wanted.name.startswith(_NODE):
         node = "*" if mode == "associated-node" else wanted.name[len(_NODE) :]
-        asked = [Action(verb, group, "nodes", name=node)]
+        required = [Action(verb, group, "nodes", name=node)]
     else:
-        asked = [Action(verb, group, "users", name=wanted.name)]
+        required = [Action(verb, group, "users", name=wanted.name)]
     if wanted.uid:
-        asked.append(Action(verb, _AUTHENTICATION, "uids", name=wanted.uid))
+        required.append(Action(verb, _AUTHENTICATION, "uids", name=wanted.uid))
     if mode and MASTERS in wanted.groups:
         masters = Action(verb, group, "groups", name=MASTERS)
         raise refusal(user, masters, "impersonating the system:masters group is not allowed")
-    asked.extend(Action(verb, group, "groups", name=name) for name in wanted.groups)
+    required.extend(Action(verb, group, "groups", name=name) for name in wanted.groups)
     for key, values in (wanted.extra or {}).items():
-        asked.extend(Action(verb, _AUTHENTICATION, "userextras", key, name=value) for value in values)
-    return asked
+        required.extend(Action(verb, _AUTHENTICATION, "userextras", key, name=value) for value in values)
+    return required
 
 
 def _become(wanted: ImpersonatedUsers, fixed_groups: bool = False) -> User:

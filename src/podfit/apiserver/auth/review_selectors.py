@@ -44,11 +44,11 @@ def _requirement(row: Object, field: str, path: str, errors: Errors) -> None:
             names_valid(value, f"{path}.values[{at}]", names.label_value(value), errors)
 
 
-def parse_problems(asked: Object) -> list[str]:
+def parse_problems(written: Object) -> list[str]:
     """The messages of a review about selectors that are ignored, wholly or in part."""
     problems = []
     for field, parse in _PARSERS.items():
-        selector = asked.get(field) or {}
+        selector = written.get(field) or {}
         rows = selector.get("requirements") or []
         if raw := selector.get("rawSelector"):
             understood, given = int(_parses(raw, parse)), 1

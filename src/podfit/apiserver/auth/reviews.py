@@ -88,16 +88,16 @@ def action_of(spec: Object) -> Action:
     other = spec.get("nonResourceAttributes")
     if other is not None:
         return Action(str(other.get("verb", "")), path=str(other.get("path", "")))
-    asked = spec.get("resourceAttributes") or {}
+    requested = spec.get("resourceAttributes") or {}
     return Action(
-        str(asked.get("verb", "")),
-        str(asked.get("group", "")),
-        str(asked.get("resource", "")),
-        str(asked.get("subresource", "")),
-        str(asked.get("namespace", "")),
-        str(asked.get("name", "")),
-        version=str(asked.get("version", "") or "v1"),
-        field_selector=field_selector_text(asked.get("fieldSelector") or {}),
+        str(requested.get("verb", "")),
+        str(requested.get("group", "")),
+        str(requested.get("resource", "")),
+        str(requested.get("subresource", "")),
+        str(requested.get("namespace", "")),
+        str(requested.get("name", "")),
+        version=str(requested.get("version", "") or "v1"),
+        field_selector=field_selector_text(requested.get("fieldSelector") or {}),
     )
 
 

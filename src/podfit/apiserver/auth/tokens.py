@@ -77,9 +77,9 @@ class ServiceAccountTokens:
         status.
         """
         account = self.check_request(namespace, name, request)
-        asked, seconds = spec_of(request), _duration(request)
-        ref = asked.get("boundObjectRef")
-        audiences = asked.get("audiences") or list(self.audiences)
+        requested, seconds = spec_of(request), _duration(request)
+        ref = requested.get("boundObjectRef")
+        audiences = requested.get("audiences") or list(self.audiences)
         now = int(self._clock.now())
         claims = self._claims(namespace, account, audiences, now, seconds)
         if ref is not None:

@@ -143,34 +143,34 @@ class Dialect:
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    def created(self, kind: Kind, asked: Object) -> Object:
+    def created(self, kind: Kind, submitted: Object) -> Object:
         """The native form of a new object."""
         if kind != POD:
-            return policies.read_template(asked, kind, self.words)
-        made = {**asked, "spec": self._read_spec(asked.get("spec") or {}, {})}
+            return policies.read_template(submitted, kind, self.words)
+        made = {**submitted, "spec": self._read_spec(submitted.get("spec") or {}, {})}
         if self.binds_nodes:
-            made["metadata"] = _annotated(asked.get("metadata") or {}, self.name)
+            made["metadata"] = _annotated(submitted.get("metadata") or {}, self.name)
         return made
 
-    def put_back(self, kind: Kind, asked: Object, old: Object, now: str) -> Object:
+    def put_back(self, kind: Kind, submitted: Object, old: Object, now: str) -> Object:
         """Applies the changes that a client made to the shown form of `old`, and returns the native object."""
         if kind != POD:
-            return policies.read_template(asked, kind, self.words)
+            return policies.read_template(submitted, kind, self.words)
         shown = self.show(kind, old)
-        new = dict(asked)
-        if asked.get("spec") == shown.get("spec"):
+        new = dict(submitted)
+        if submitted.get("spec") == shown.get("spec"):
             new["spec"] = old["spec"]
         else:
-            new["spec"] = self._read_spec(asked.get("spec") or {}, old["spec"])
+            new["spec"] = self._read_spec(submitted.get("spec") or {}, old["spec"])
         mark = (old["metadata"].get("annotations") or {}).get(LABEL)
         if self.binds_nodes and new["spec"] is not old["spec"]:
             mark = self.name
         if mark is not None:
-            new["metadata"] = _annotated(asked.get("metadata") or {}, mark)
-        if asked.get("status") == shown.get("status"):
+            new["metadata"] = _annotated(submitted.get("metadata") or {}, mark)
+        if submitted.get("status") == shown.get("status"):
             _put(new, "status", old.get("status"))
         else:
-            new["status"] = self._read_status(asked, shown.get("status") or {}, old, now)
+            new["status"] = self._read_status(submitted, shown.get("status") or {}, old, now)
         return new
 
     def worded(self, kind: Kind, errors: list[FieldError], obj: Object) -> list[FieldError]:
@@ -179,8 +179,8 @@ class Dialect:
             return policies.worded(errors, obj.get("spec") or {}, "spec", self.words)
         return policies.worded_template(errors, obj, kind, self.words)
 
-    def _read_spec(self, asked: Object, old: Object) -> Object:
-        spec = dict(asked)
+    def _read_spec(self, submitted: Object, old: Object) -> Object:
+        spec = dict(submitted)
         for key in CONTAINERS:
             if spec.get(key):
                 stored = by_name(old.get(key))
@@ -190,23 +190,23 @@ class Dialect:
                 ]
         return spec
 
-    def read_container(self, asked: Object, old: Object | None, regular: bool) -> Object:
-        if "resizePolicy" not in asked and old is None:
-            return asked
-        container = dict(asked)
-        listed = policies.read(asked, old, self.words, regular, self.keeps_policies)
+    def read_container(self, submitted: Object, old: Object | None, regular: bool) -> Object:
+        if "resizePolicy" not in submitted and old is None:
+            return submitted
+        container = dict(submitted)
+        listed = policies.read(submitted, old, self.words, regular, self.keeps_policies)
         _put(container, "resizePolicy", listed)
         return container
 
-    def _read_status(self, asked: Object, shown: Object, old: Object, now: str) -> Object:
-        status, before = dict(asked.get("status") or {}), old.get("status") or {}
+    def _read_status(self, submitted: Object, shown: Object, old: Object, now: str) -> Object:
+        status, before = dict(submitted.get("status") or {}), old.get("status") or {}
         for key in _NEWER:
             _put(status, key, before.get(key))
         written = status.pop("resize", None)
         conditions = self._read_conditions(status.pop("conditions", None) or [], before.get("conditions") or [])
-        self.read_statuses(status, shown, asked, old)
+        self.read_statuses(status, shown, submitted, old)
         if (written or None) != (shown.get("resize") or None):
-            conditions = self.read_resize(status, conditions, written, asked, old, now)
+            conditions = self.read_resize(status, conditions, written, submitted, old, now)
         elif not self.is_proposed(written):
             # The node has reported, and the resize is not undecided.
             _put(status, "observedGeneration", old["metadata"].get("generation") or before.get("observedGeneration"))
@@ -214,9 +214,9 @@ class Dialect:
         return status
 
     @staticmethod
-    def _read_conditions(asked: list[Object], stored: list[Object]) -> list[Object]:
+    def _read_conditions(submitted: list[Object], stored: list[Object]) -> list[Object]:
         """The conditions that the client wrote, with the hidden ones restored in their places."""
-        mine = {condition.get("type"): condition for condition in asked}
+        mine = {condition.get("type"): condition for condition in submitted}
         kept: list[Object] = []
         for condition in stored:
             kind = condition.get("type")
@@ -226,14 +226,14 @@ class Dialect:
                 kept.append(_observed(mine.pop(kind), condition))
         return kept + list(mine.values())
 
-    def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
+    def read_statuses(self, status: Object, shown: Object, submitted: Object, old: Object) -> None:
         """Converts the client's container fields to native ones."""
 
     def is_proposed(self, written: Any) -> bool:
         return bool(written == PROPOSED)
 
     def read_resize(
-        self, status: Object, conditions: list[Object], written: Any, asked: Object, old: Object, now: str
+        self, status: Object, conditions: list[Object], written: Any, submitted: Object, old: Object, now: str
     ) -> list[Object]:
         """The native conditions for the value that a node wrote to `status.resize`."""
         generation = old["metadata"].get("generation") or 0

@@ -104,14 +104,14 @@ def _requests(resources: Object) -> set[str]:
     return {*(resources.get("requests") or ()), *(resources.get("limits") or ())}
 
 
-def read(asked: Object, old: Object | None, words: Words, defaulted: bool, kept: bool) -> list[Object] | None:
+def read(submitted: Object, old: Object | None, words: Words, defaulted: bool, kept: bool) -> list[Object] | None:
     """The native form of the policies that a client wrote; `kept`: omitted policies keep their stored value."""
-    listed = asked.get("resizePolicy")
+    listed = submitted.get("resizePolicy")
     if old is not None:
         if kept and not listed:
             return old.get("resizePolicy")
-        mine = filled(list(listed or ()), asked, words) if defaulted else list(listed or ())
-        if mine == shown({**old, "resources": asked.get("resources") or {}}, words, defaulted):
+        mine = filled(list(listed or ()), submitted, words) if defaulted else list(listed or ())
+        if mine == shown({**old, "resources": submitted.get("resources") or {}}, words, defaulted):
             return old.get("resizePolicy")
     return None if listed is None else [_read(policy, words) for policy in listed]
 

@@ -75,9 +75,9 @@ def _has_pod_level(pod: Object) -> bool:
 
 
 def _with_policies_of(new: Object, old: Object) -> Object:
-    asked = by_name(new["spec"].get("containers"))
+    submitted = by_name(new["spec"].get("containers"))
     listed = [
-        _put_policy(container, asked.get(container["name"], container)) for container in old["spec"]["containers"]
+        _put_policy(container, submitted.get(container["name"], container)) for container in old["spec"]["containers"]
     ]
     return {**old, "spec": {**old["spec"], "containers": listed}}
 
@@ -89,19 +89,21 @@ def _put_policy(container: Object, other: Object) -> Object:
 
 def _only_known(new: Object, old: Object) -> None:
     """Drops containers that the stored pod does not have: a resize ignores them."""
-    asked = by_name((new.get("spec") or {}).get("containers"))
+    submitted = by_name((new.get("spec") or {}).get("containers"))
     spec = dict(old["spec"])
-    spec["containers"] = [_resized(container, asked.get(container["name"])) for container in old["spec"]["containers"]]
+    spec["containers"] = [
+        _resized(container, submitted.get(container["name"])) for container in old["spec"]["containers"]
+    ]
     new["spec"] = spec
 
 
-def _resized(stored: Object, asked: Object | None) -> Object:
-    if asked is None:
+def _resized(stored: Object, submitted: Object | None) -> Object:
+    if submitted is None:
         return stored
     made = dict(stored)
     for key in ("resources", "resizePolicy"):
-        if key in asked:
-            made[key] = asked[key]
+        if key in submitted:
+            made[key] = submitted[key]
         else:
             made.pop(key, None)
     return made

@@ -176,8 +176,8 @@ class FlowControl:
             self._places[key] = place
         return place
 
-    def _find(self, asked: RequestAttributes) -> Classified | None:
-        schema = first_match(self._schemas, asked)
+    def _find(self, attributes: RequestAttributes) -> Classified | None:
+        schema = first_match(self._schemas, attributes)
         if schema is None:
             return None  # The mandatory objects are not stored yet.
         level = self._levels[schema.level]
@@ -186,7 +186,7 @@ class FlowControl:
             ("X-Kubernetes-Pf-Prioritylevel-Uid", level.uid),
         ]
         measures = self._measures.served(level.name, schema.name, level.exempt)
-        return Classified(schema, level, flow_hash(schema.name, schema.flow(asked)), headers, measures)
+        return Classified(schema, level, flow_hash(schema.name, schema.flow(attributes)), headers, measures)
 
     # --- borrowing ----------------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ ONE_SEAT = WorkEstimate()
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ListRequest:
     """The parameters of a list that determine how much of it is in memory at once."""
 
     limit: int = 0
@@ -78,15 +78,15 @@ def most_seats(spec: Object, bounds: Bounds) -> int:
     return max(1, part)
 
 
-def list_work(count: int, average_bytes: int, asked: Asked, most: int) -> WorkEstimate:
+def list_work(count: int, average_bytes: int, listing: ListRequest, most: int) -> WorkEstimate:
     """The work of a list of `count` stored objects; `most` is the result of `most_seats`."""
-    held = min(asked.limit, count) if asked.limit > 0 else count
-    if asked.single:
+    held = min(listing.limit, count) if listing.limit > 0 else count
+    if listing.single:
         held = 1
-    elif asked.from_storage and asked.selective:
+    elif listing.from_storage and listing.selective:
         held = max(held, count // 2)
     used = held * average_bytes
-    seats = math.ceil((used if asked.from_storage else min(used, STREAMED_BYTES)) / BYTES_PER_SEAT)
+    seats = math.ceil((used if listing.from_storage else min(used, STREAMED_BYTES)) / BYTES_PER_SEAT)
     return WorkEstimate(max(1, min(seats, most or MOST_LIST_SEATS, MOST_LIST_SEATS)))
 
 
@@ -123,7 +123,7 @@ def _list_work(objects: Objects, request: Request, route: Route, kind: Kind, mos
         # The limit is invalid, and the request will be rejected.
         return WorkEstimate(min(most or MOST_LIST_SEATS, MOST_LIST_SEATS))
     exact = match == "Exact" or (not match and bool(int(limit or 0)) and version not in ("", "0"))
-    asked = Asked(
+    listing = ListRequest(
         int(limit or 0),
         single=bool(route.name) or any(term.startswith(_BY_NAME) for term in fields.split(",")),
         from_storage=route.verb == "list" and (exact or (not match and "continue" in query)),
@@ -131,7 +131,7 @@ def _list_work(objects: Objects, request: Request, route: Route, kind: Kind, mos
     )
     some = objects.store.scan(kind.storage_prefix, limit=3)
     average = sum(len(record.value) for record in some) // len(some) if some else 0
-    return list_work(objects.store.count(kind.storage_prefix), average, asked, most)
+    return list_work(objects.store.count(kind.storage_prefix), average, listing, most)
 
 
 def _sends_state(request: Request) -> bool:

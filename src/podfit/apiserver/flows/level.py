@@ -170,9 +170,9 @@ class Level:
 
     def _observe(self, now: float) -> None:
         """Accumulates the demand up to now; called before each change of it."""
-        asked, length = self.executing + self.waiting, now - self._since
-        self._area += asked * length
-        self._squares += asked * asked * length
+        demand, length = self.executing + self.waiting, now - self._since
+        self._area += demand * length
+        self._squares += demand * demand * length
         self._since = now
 
     # --- seats --------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class Links:
     """Hosts by which links may refer to the target: its own host and port, and those by which the client reached this
     server.
     """
-    asked: str = ""
+    requested_host: str = ""
     """The host by which the client reached this server."""
 
     def seen(self, path: str) -> str:
@@ -74,7 +74,7 @@ class Links:
             return url
         if (parts.netloc and parts.netloc not in self.hosts) or not parts.path.startswith("/"):
             return url
-        here = bool(parts.netloc) and parts.netloc == self.asked
+        here = bool(parts.netloc) and parts.netloc == self.requested_host
         path = parts.path if parts.path.startswith(self.prefix) else self.seen(parts.path)
         return urlunsplit((*(parts[:2] if here else ("", "")), path, *parts[3:]))
 
@@ -130,9 +130,9 @@ class Links:
 
 def leading_through(request: Request, path: str, host: str) -> Links:
     """The rewriter for the response to a request whose URL ends in `path`, sent to `host`."""
-    asked = request.headers.get("host", "")
+    requested_host = request.headers.get("host", "")
     prefix = quote(request.path, safe="/:@!$&'()*+,;=~").removesuffix(path)
-    return Links(prefix, frozenset((host, asked)), asked)
+    return Links(prefix, frozenset((host, requested_host)), requested_host)
 
 
 def _rewriter(wanted: tuple[str, ...], link: Callable[[str], str]) -> Callable[[re.Match[str]], str]:

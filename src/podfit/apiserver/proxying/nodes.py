@@ -92,8 +92,8 @@ class NodeProxy:
         base = await self._node_url(call, pod)
         meta = pod["metadata"]
         path = f"/containerLogs/{_quoted(meta['namespace'], meta['name'], container)}"
-        asked = f"?{urlencode(query)}" if query else ""
-        return await self._pass_on(call, f"{base}{path}{asked}", "GET", {}, b"", self._context)
+        suffix = f"?{urlencode(query)}" if query else ""
+        return await self._pass_on(call, f"{base}{path}{suffix}", "GET", {}, b"", self._context)
 
     async def in_container(self, call: Call) -> Response:
         options = await self._admitted(call)
@@ -221,8 +221,8 @@ class NodeProxy:
             raise bad_request("Upgrade request required")
         if "websocket" not in call.request.headers.get("upgrade", "").lower():
             return await self._relay(call, url, self._context)
-        spoken = without_bearer(call.request.headers.get("sec-websocket-protocol", ""))
-        offered = [word.strip() for word in spoken.split(",")]
+        protocol = without_bearer(call.request.headers.get("sec-websocket-protocol", ""))
+        offered = [word.strip() for word in protocol.split(",")]
         try:
             there = await self._client().ws_connect(
                 url,

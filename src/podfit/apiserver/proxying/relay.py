@@ -34,8 +34,8 @@ async def first_of(*sides: Coroutine[None, None, None]) -> None:
 
 async def relay(http: web.BaseRequest, there: aiohttp.ClientWebSocketResponse) -> Response:
     """Accepts the client's upgrade with the protocol that the target selected, and relays messages."""
-    spoken = [there.protocol] if there.protocol else ()
-    here = web.WebSocketResponse(protocols=spoken, max_msg_size=LARGEST_MESSAGE)
+    protocols = [there.protocol] if there.protocol else ()
+    here = web.WebSocketResponse(protocols=protocols, max_msg_size=LARGEST_MESSAGE)
     await here.prepare(http)
     try:
         await first_of(_pump(here, there), _pump(there, here))

@@ -32,8 +32,8 @@ PLAIN = Accepted()
 
 def is_indented(request: Request) -> bool:
     """Whether JSON is indented: on request, or for a browser or curl."""
-    asked = request.query.get("pretty")
-    return truthy(asked) if asked else request.headers.get("user-agent", "").startswith(_INDENTED_FOR)
+    pretty = request.query.get("pretty")
+    return truthy(pretty) if pretty else request.headers.get("user-agent", "").startswith(_INDENTED_FOR)
 
 
 class Clause(NamedTuple):

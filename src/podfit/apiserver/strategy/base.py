@@ -205,19 +205,19 @@ class Strategy:
         """Why the object of this name cannot be deleted individually; "" if it can."""
         return ""
 
-    def grace_period_s(self, obj: Object, asked: int | None) -> int:
+    def grace_period_s(self, obj: Object, requested: int | None) -> int:
         """The grace period in seconds; only called if `graceful`."""
-        return asked or 0
+        return requested or 0
 
     def graceful_delete(self, obj: Object, options: Object, now: datetime) -> Deletion:
         """Decides how the delete continues; modifies metadata in place if the result is `graceful`."""
         if not self.graceful:
             return Deletion()
         metadata = obj["metadata"]
-        asked = options.get("gracePeriodSeconds")
+        requested = options.get("gracePeriodSeconds")
         if metadata.get("deletionTimestamp"):
-            return _shorten(metadata, asked)
-        grace = self.grace_period_s(obj, asked)
+            return _shorten(metadata, requested)
+        grace = self.grace_period_s(obj, requested)
         metadata["deletionTimestamp"] = _stamp(now + timedelta(seconds=grace))
         metadata["deletionGracePeriodSeconds"] = grace
         if metadata.get("generation"):
@@ -225,17 +225,17 @@ class Strategy:
         return Deletion(graceful=True, grace_s=grace)
 
 
-def _shorten(metadata: Object, asked: int | None) -> Deletion:
+def _shorten(metadata: Object, requested: int | None) -> Deletion:
     """Applies a second delete, which can only shorten the grace period."""
     current = metadata.get("deletionGracePeriodSeconds")
     if current is None:
         return Deletion()
-    if asked is None or asked >= current:
+    if requested is None or requested >= current:
         return Deletion(pending=True, grace_s=current)
     end = datetime.strptime(metadata["deletionTimestamp"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-    metadata["deletionTimestamp"] = _stamp(end - timedelta(seconds=current) + timedelta(seconds=asked))
-    metadata["deletionGracePeriodSeconds"] = asked
-    return Deletion(graceful=True, grace_s=asked)
+    metadata["deletionTimestamp"] = _stamp(end - timedelta(seconds=current) + timedelta(seconds=requested))
+    metadata["deletionGracePeriodSeconds"] = requested
+    return Deletion(graceful=True, grace_s=requested)
 
 
 def _stamp(moment: datetime) -> str:

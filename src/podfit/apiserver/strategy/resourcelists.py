@@ -159,8 +159,12 @@ def _ordinary(limits: Mapping[str, Any], requests: Mapping[str, Any]) -> bool:
         if name not in _ORDINARY or Quantity.parse(text).nanos < 0:
             return False
     for name, text in requests.items():
-        asked = Quantity.parse(text).nanos
-        if name not in _ORDINARY or asked < 0 or (name in limits and asked > Quantity.parse(limits[name]).nanos):
+        requested = Quantity.parse(text).nanos
+        if (
+            name not in _ORDINARY
+            or requested < 0
+            or (name in limits and requested > Quantity.parse(limits[name]).nanos)
+        ):
             return False
     return True
 

@@ -65,9 +65,9 @@ class ResizeRequest:
     async def attempt(self, attempt: Attempt) -> Written:
         """Runs the steps in order, and starts over if another client has written the pod meanwhile."""
         stored = attempt.old
-        asked, sizes_only = await attempt.run(lambda: self._parse(stored))
-        spec = asked.get("spec")
-        new = await attempt.admit(asked)
+        requested, sizes_only = await attempt.run(lambda: self._parse(stored))
+        spec = requested.get("spec")
+        new = await attempt.admit(requested)
         known = sizes_only if new.get("spec") is spec else None
         resized = await attempt.run(lambda: self._prepare(new, stored, known))
         attempt.check(new, await attempt.run(lambda: _STRATEGY.validate_resize(new, stored, resized)))

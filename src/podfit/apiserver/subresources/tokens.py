@@ -27,14 +27,14 @@ class TokenHandlers:
 
     async def request(self, call: Call) -> Response:
         options = write_options(call.request.query, "CreateOptions")
-        asked = await received(call, TOKEN_REQUEST, options.validation)
-        match_namespace(asked.setdefault("metadata", {}), call.namespace)
+        requested = await received(call, TOKEN_REQUEST, options.validation)
+        match_namespace(requested.setdefault("metadata", {}), call.namespace)
         name = call.route.name
-        attrs = Attributes(CREATE, call.kind, "token", call.namespace, name, asked, None, call.request.user)
+        attrs = Attributes(CREATE, call.kind, "token", call.namespace, name, requested, None, call.request.user)
         await call.parts.writer.chain.admit(attrs)
-        self._tokens.check_request(call.namespace, name, asked)
+        self._tokens.check_request(call.namespace, name, requested)
         await call.parts.writer.chain.validate(attrs)
-        return call.answer_value(self._tokens.token_request(call.namespace, name, asked), 201)
+        return call.answer_value(self._tokens.token_request(call.namespace, name, requested), 201)
 
     async def review(self, call: Call) -> Response:
         options = write_options(call.request.query, "CreateOptions")

@@ -106,10 +106,10 @@ class _Translating(_Applier):
         if call.kind != POD:
             return native(call, dialect, made)
         laid = overlaid(dialect.show(call.kind, made), self._asked)
-        asked = self._write.asked = self._typed(laid, dialect.struct(call.kind))
+        submitted = self._write.submitted = self._typed(laid, dialect.struct(call.kind))
         if live is None:
             return made
-        return dialect.put_back(call.kind, asked, made, rfc3339(call.objects.clock.now()))
+        return dialect.put_back(call.kind, submitted, made, rfc3339(call.objects.clock.now()))
 
 
 def read_configuration(call: Call, kind: Kind, options: WriteOptions) -> Object:

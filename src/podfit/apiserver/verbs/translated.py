@@ -24,17 +24,17 @@ def translated(call: Call, write: Write, dialect: Dialect, edit: Edit) -> Change
     struct = dialect.struct(kind)
 
     def change(stored: Object, record: Record) -> Object:
-        asked = write.asked = edit(dialect.show(kind, stored), struct)
-        made = dialect.put_back(kind, asked, stored, rfc3339(clock.now()))
+        submitted = write.submitted = edit(dialect.show(kind, stored), struct)
+        made = dialect.put_back(kind, submitted, stored, rfc3339(clock.now()))
         return native(call, dialect, made)
 
     return change
 
 
-def created(call: Call, write: Write, dialect: Dialect, asked: Object) -> Object:
+def created(call: Call, write: Write, dialect: Dialect, submitted: Object) -> Object:
     """The native form of a new object."""
-    write.asked = asked
-    return native(call, dialect, dialect.created(call.kind, asked))
+    write.submitted = submitted
+    return native(call, dialect, dialect.created(call.kind, submitted))
 
 
 def native(call: Call, dialect: Dialect, made: Object) -> Object:

@@ -189,7 +189,7 @@ def attributes(operation: str, write: Write, obj: Object, old: Object | None) ->
     )
     attrs.in_quota = write.in_quota
     if (dialect := write.dialect) is not None:
-        attrs.dialect, attrs.asked = dialect, write.asked
+        attrs.dialect, attrs.submitted = dialect, write.submitted
         attrs.resizes = dialect.on_pod and not subresource and old is not None and resizes(obj, old)
     return attrs
 

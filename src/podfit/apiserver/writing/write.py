@@ -61,7 +61,7 @@ class Write(msgspec.Struct, eq=False):
     """The older dialect that the client uses; None: the object is in its stored form."""
     strategy: Strategy | None = None
     """The strategy for the change, if not that of its kind."""
-    asked: Object | None = None
+    submitted: Object | None = None
     """The object as the client wrote it, in its dialect."""
     stages: Stages | None = None
     """The intermediate state for watchers of the namespace."""

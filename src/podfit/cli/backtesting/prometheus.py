@@ -36,16 +36,16 @@ class HistoryRequest:
 
 
 async def read_prometheus(
-    asked: HistoryRequest, progress: ProgressLine, clock: Clock | None = None
+    request: HistoryRequest, progress: ProgressLine, clock: Clock | None = None
 ) -> tuple[History, list[str]]:
     """The history, and notes about it for the user. Raises BadHistory."""
     clock = clock or RealClock()
-    config = replace(asked.config, history_resolution=asked.step_s)
-    questions = f"backtest {config.prometheus_address} {config.prometheus_cluster_label} {asked.namespace}"
-    saved = Saved(asked.cache, questions, config.history_length) if asked.cache is not None else None
-    usage = PrometheusUsage(config, clock, share=asked.share, saved=saved)
+    config = replace(request.config, history_resolution=request.step_s)
+    questions = f"backtest {config.prometheus_address} {config.prometheus_cluster_label} {request.namespace}"
+    saved = Saved(request.cache, questions, config.history_length) if request.cache is not None else None
+    usage = PrometheusUsage(config, clock, share=request.share, saved=saved)
     try:
-        plan = await usage.plan(clock.now(), asked.namespace, "")
+        plan = await usage.plan(clock.now(), request.namespace, "")
         reading = _Reading(plan, *await usage.owners(plan))
         with progress.of("reading usage from Prometheus") as seen:
             async for batch in usage.read(plan, seen):

@@ -31,12 +31,12 @@ async def runtime_checks(endpoint: str) -> AsyncIterator[Finding]:
         if endpoint:
             yield fail("container runtime", f"CRI cannot be spoken: {error}", "pip install 'podfit[cri]'")
         return
-    asked = endpoint or CONTAINERD
-    if not endpoint and not Path(asked.removeprefix("unix://")).exists():
-        yield ok("container runtime", f"none at {asked}: only needed for --runtime cri")
+    socket = endpoint or CONTAINERD
+    if not endpoint and not Path(socket.removeprefix("unix://")).exists():
+        yield ok("container runtime", f"none at {socket}: only needed for --runtime cri")
         return
     try:
-        client = CriClient(asked)
+        client = CriClient(socket)
     except BadEndpoint as error:
         yield fail(
             "container runtime", str(error), "--container-runtime-endpoint unix:///run/containerd/containerd.sock"
@@ -46,10 +46,10 @@ async def runtime_checks(endpoint: str) -> AsyncIterator[Finding]:
         version = await client.ask("Version", api.VersionRequest(version="v1"), 5.0)
         status = await client.ask("Status", api.StatusRequest(verbose=True), 5.0)
     except CriError as error:
-        yield _unreachable(asked, error.code, error.details)
+        yield _unreachable(socket, error.code, error.details)
         await client.close()
         return
-    yield ok("container runtime", f"{version.runtime_name} {version.runtime_version} at {asked}")
+    yield ok("container runtime", f"{version.runtime_name} {version.runtime_version} at {socket}")
     for finding in (*_conditions(status), *_oom_scores(configuration(status))):
         yield finding
     yield await _cgroup_driver(client, configuration(status))

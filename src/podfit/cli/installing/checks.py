@@ -47,12 +47,12 @@ def _place(body: Object) -> tuple[Kind, str]:
 
 
 async def _allowed(client: Client, verb: str, kind: Kind, namespace: str) -> bool:
-    asked = {"verb": verb, "group": kind.group, "resource": kind.plural, "namespace": namespace}
+    attributes = {"verb": verb, "group": kind.group, "resource": kind.plural, "namespace": namespace}
     body = {
         "apiVersion": _REVIEW.api_version,
         "kind": _REVIEW.kind,
         "metadata": {},
-        "spec": {"resourceAttributes": asked},
+        "spec": {"resourceAttributes": attributes},
     }
     answer = await client.create(_REVIEW, body)
     return bool((answer.get("status") or {}).get("allowed"))

@@ -82,12 +82,12 @@ def pair_text(resources: Mapping[str, Any] | None, resource: str) -> str:
     """`request/limit` of one resource; "-" if not set."""
     if resources is None:
         return "?"
-    asked = (resources.get("requests") or {}).get(resource)
+    requested = (resources.get("requests") or {}).get(resource)
     most = (resources.get("limits") or {}).get(resource)
-    if asked is None and most is None:
+    if requested is None and most is None:
         return "-"
     return "/".join(
-        "-" if amount is None else amount_text(resource, number(resource, amount)) for amount in (asked, most)
+        "-" if amount is None else amount_text(resource, number(resource, amount)) for amount in (requested, most)
     )
 
 

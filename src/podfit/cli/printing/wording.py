@@ -40,7 +40,7 @@ def sized_words(message: str) -> str:
 def size_text(resources: ObjectView | None) -> str:
     """A size as request/limit of each resource: `cpu 100m/200m memory 32Mi/64Mi`."""
     parts = [f"{resource} {pair_text(resources, resource)}" for resource in RESOURCES]
-    return " ".join(part for part in parts if not part.endswith(" -")) or "nothing asked"
+    return " ".join(part for part in parts if not part.endswith(" -")) or "nothing requested"
 
 
 def condition_words(condition: ObjectView) -> str:

@@ -88,9 +88,9 @@ class ReportRequest:
 
 class Collector:
     def __init__(
-        self, client: Client, asked: ReportRequest, clock: Clock, progress: ProgressLine, cluster: str = ""
+        self, client: Client, request: ReportRequest, clock: Clock, progress: ProgressLine, cluster: str = ""
     ) -> None:
-        self._client, self._asked, self._clock, self._progress = client, asked, clock, progress
+        self._client, self._request, self._clock, self._progress = client, request, clock, progress
         self._cluster = cluster
         self._remarks = Remarks()
         self._used: dict[str, None] = {}
@@ -98,25 +98,25 @@ class Collector:
 
     async def report(self) -> Report:
         """Collects the report. Raises NothingKnown if no source has data about any workload."""
-        asked = self._asked
-        every = await read_workloads(self._client, asked.namespace, self._remarks.notes.append)
-        self.workloads = {key: workload for key, workload in every.items() if asked.filters.let(workload)}
+        request = self._request
+        every = await read_workloads(self._client, request.namespace, self._remarks.notes.append)
+        self.workloads = {key: workload for key, workload in every.items() if request.filters.let(workload)}
         known = await self._known(every) if self.workloads else {}
         if self.workloads and not any((key, name) in known for key, name in self._wanted()):
             raise NothingKnown(
                 "; ".join([*self._remarks.missing, *self._remarks.notes]) or "no source of usage was found"
             )
-        known, kept = by_policy(known, asked.policy)
+        known, kept = by_policy(known, request.policy)
         if kept:
             self._remarks.notes.append(
                 f"{kept} containers have the default policy's sizes: their usage over time is not known"
             )
-        rows = findings(self.workloads.values(), known, asked.decide)
+        rows = findings(self.workloads.values(), known, request.decide)
         return Report(
-            ordered(rows, asked.order),
+            ordered(rows, request.order),
             self._cluster,
-            asked.policy,
-            asked.prices,
+            request.policy,
+            request.prices,
             self._clock.now(),
             tuple(self._used),
             tuple(self._remarks.notes),
@@ -132,12 +132,12 @@ class Collector:
 
     async def _known(self, every: dict[Key, Workload]) -> Known:
         """Queries each source for the workloads about which the previous ones have no data."""
-        source, known = self._asked.source, Known()
-        if source in ("auto", PROMETHEUS) and self._asked.prometheus is not None:
+        source, known = self._request.source, Known()
+        if source in ("auto", PROMETHEUS) and self._request.prometheus is not None:
             known = self._first(PROMETHEUS, known, await self._from_prometheus(every))
         if source in ("auto", CHECKPOINTS) and self._lacking(known):
             remarks = Remarks()
-            found = await from_checkpoints(self._client, self._asked.namespace, self._asked.model, remarks)
+            found = await from_checkpoints(self._client, self._request.namespace, self._request.model, remarks)
             self._remarks.missing += remarks.missing
             if not found and source == CHECKPOINTS:
                 self._remarks.missing.append("no autoscaler has checkpoints here")
@@ -145,16 +145,16 @@ class Collector:
         if source == METRICS or (source == "auto" and not known):
             owners = Owners(every, _pods_of(every))
             why = "".join(f"{words}; " for words in self._remarks.missing)
-            self._progress.announce(f"{why}sampling metrics.k8s.io for {self._asked.sample_s:g} s")
+            self._progress.announce(f"{why}sampling metrics.k8s.io for {self._request.sample_s:g} s")
             with self._progress.of("sampling metrics.k8s.io") as seen:
                 found = await from_metrics(
-                    self._client, self._asked.namespace, owners, self._asked.model, self._asked.sample_s, self._clock,
-                    seen, self._remarks,
+                    self._client, self._request.namespace, owners, self._request.model, self._request.sample_s,
+                    self._clock, seen, self._remarks,
                 )  # fmt: skip
             known = self._first(METRICS, known, found)
             if found:
                 self._remarks.notes.append(
-                    f"usage was sampled for {self._asked.sample_s:g} s only: other times of the day are not in it"
+                    f"usage was sampled for {self._request.sample_s:g} s only: other times of the day are not in it"
                 )
         return known
 
@@ -171,16 +171,16 @@ class Collector:
     # --- Prometheus
 
     async def _from_prometheus(self, every: dict[Key, Workload]) -> Known:
-        asked, config = self._asked, self._asked.prometheus
+        request, config = self._request, self._request.prometheus
         assert config is not None
         pattern = ""
         if len(self.workloads) < len(every):
             pattern = pod_pattern((key.kind, key.name) for key in self.workloads)
-        questions = f"{config.prometheus_address} {config.prometheus_cluster_label} {asked.namespace} {pattern}"
-        saved = Saved(asked.cache, questions, config.history_length) if asked.cache is not None else None
-        usage = PrometheusUsage(config, self._clock, share=asked.share, saved=saved)
+        questions = f"{config.prometheus_address} {config.prometheus_cluster_label} {request.namespace} {pattern}"
+        saved = Saved(request.cache, questions, config.history_length) if request.cache is not None else None
+        usage = PrometheusUsage(config, self._clock, share=request.share, saved=saved)
         try:
-            plan = await usage.plan(self._clock.now(), asked.namespace, pattern, asked.rules)
+            plan = await usage.plan(self._clock.now(), request.namespace, pattern, request.rules)
             return await self._read(usage, plan, every)
         except (NoUsage, HistoryUnavailable) as error:
             usage.remarks.missing.append(str(error))
@@ -195,7 +195,7 @@ class Collector:
         owners = Owners(every, _pods_of(every), recorded, above)
         step = plan.asking.config.history_resolution
         grid = Grid(plan.start, step, round((plan.until - plan.start) / step) + 1)
-        gatherer = Gatherer(owners, self._asked.model, grid, await largest_node(self._client))
+        gatherer = Gatherer(owners, self._request.model, grid, await largest_node(self._client))
         with self._progress.of("reading usage from Prometheus") as seen:
             async for batch in usage.read(plan, seen):
                 gatherer.take(batch)

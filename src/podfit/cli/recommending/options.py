@@ -28,7 +28,7 @@ def seconds(text: str, what: str) -> float:
     return sum(float(amount) * _UNITS[unit] for amount, unit in found)
 
 
-def asked(options: dict[str, Any], namespace: str) -> ReportRequest:
+def request_of(options: dict[str, Any], namespace: str) -> ReportRequest:
     bounds = Bounds(_amounts(options, "min"), _amounts(options, "max"), options["keep_limits"])
     for resource in RESOURCES:
         if bounds.least.get(resource, 0) > bounds.most.get(resource, 1 << 62):

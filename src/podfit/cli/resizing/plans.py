@@ -126,16 +126,16 @@ def _changes(resources: Mapping[str, Any], request: RequestedSizes) -> tuple[Cha
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     found = []
     for resource in RESOURCES:
-        asked, most = request.requests.get(resource), request.limits.get(resource)
+        requested, most = request.requests.get(resource), request.limits.get(resource)
         if (
-            asked is not None
+            requested is not None
             and most is None
             and resource in limits
             and _equal(requests.get(resource), limits[resource])
         ):
-            most = asked
-        if asked is not None and not _equal(requests.get(resource), asked):
-            found.append(Change("requests", resource, requests.get(resource), asked))
+            most = requested
+        if requested is not None and not _equal(requests.get(resource), requested):
+            found.append(Change("requests", resource, requests.get(resource), requested))
         if most is not None and not _equal(limits.get(resource), most):
             found.append(Change("limits", resource, limits.get(resource), most))
     return tuple(found)
@@ -170,12 +170,12 @@ def _within_limits(pod: Object, field_name: str, name: str, request: RequestedSi
     resources = container["resources"] if container.get("resources") else {}
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for resource in RESOURCES:
-        asked, most = requests.get(resource), limits.get(resource)
-        if asked is None or most is None or number(resource, asked) <= number(resource, most):
+        requested, most = requests.get(resource), limits.get(resource)
+        if requested is None or most is None or number(resource, requested) <= number(resource, most):
             continue
-        help_by = f"--limits {resource}={asked}" if resource in request.requests else f"--{resource} {most}"
+        help_by = f"--limits {resource}={requested}" if resource in request.requests else f"--{resource} {most}"
         raise CannotResize(
-            f"pod/{pod['metadata']['name']}: a {resource} request of {asked} must be less than or equal to "
+            f"pod/{pod['metadata']['name']}: a {resource} request of {requested} must be less than or equal to "
             f"{resource} limit of {most}; add {help_by}"
         )
 

@@ -67,7 +67,7 @@ class CertificatesController:
         return ""
 
     async def _has_right(self, spec: Object, subresource: str) -> bool:
-        asked: Object = {
+        request: Object = {
             "user": spec.get("username", ""),
             "groups": spec.get("groups") or [],
             "uid": spec.get("uid") or "",
@@ -80,7 +80,7 @@ class CertificatesController:
                 "verb": "create",
             },
         }
-        review = {"apiVersion": _ACCESS_REVIEW.api_version, "kind": _ACCESS_REVIEW.kind, "spec": asked}
+        review = {"apiVersion": _ACCESS_REVIEW.api_version, "kind": _ACCESS_REVIEW.kind, "spec": request}
         answer = await self._context.client.create(_ACCESS_REVIEW, review)
         return bool((answer.get("status") or {}).get("allowed"))
 
@@ -139,9 +139,9 @@ def rights_to_ask(spec: Object) -> tuple[str, ...]:
     if spec.get("signerName") != NODE_CLIENT:
         return ()
     try:
-        asked: SigningRequest = read_request(base64.b64decode(spec["request"]))
+        request: SigningRequest = read_request(base64.b64decode(spec["request"]))
     except ValueError:
         return ()
-    if objection(NODE_CLIENT, asked, spec.get("usages") or ()):
+    if objection(NODE_CLIENT, request, spec.get("usages") or ()):
         return ()
-    return tuple(_APPROVED) if spec.get("username") == asked.common_name else ("nodeclient",)
+    return tuple(_APPROVED) if spec.get("username") == request.common_name else ("nodeclient",)

@@ -61,37 +61,37 @@ def read_request(pem: bytes) -> SigningRequest:
     )
 
 
-def objection(signer: str, asked: SigningRequest, usages: Collection[str]) -> str:
+def objection(signer: str, request: SigningRequest, usages: Collection[str]) -> str:
     """The reason why the signer rejects the request; "" if it signs it."""
     if signer == NODE_CLIENT:
-        return _node_client(asked, usages)
+        return _node_client(request, usages)
     if signer == SERVING:
-        return _serving(asked, usages)
+        return _serving(request, usages)
     return _client(usages)
 
 
-def _node_client(asked: SigningRequest, usages: Collection[str]) -> str:
-    if asked.organizations != (NODES,):
+def _node_client(request: SigningRequest, usages: Collection[str]) -> str:
+    if request.organizations != (NODES,):
         return "subject organization is not system:nodes"
-    for word, found in (("DNS", asked.dns), ("Email", asked.emails), ("IP", asked.ips), ("URI", asked.uris)):
+    for word, found in (("DNS", request.dns), ("Email", request.emails), ("IP", request.ips), ("URI", request.uris)):
         if found:
             return f"{word} subjectAltNames are not allowed"
-    if not asked.common_name.startswith(NODE_PREFIX):
+    if not request.common_name.startswith(NODE_PREFIX):
         return "subject common name does not begin with system:node:"
     return _exactly(usages, _CLIENT_AUTH)
 
 
-def _serving(asked: SigningRequest, usages: Collection[str]) -> str:
-    if asked.organizations != (NODES,):
+def _serving(request: SigningRequest, usages: Collection[str]) -> str:
+    if request.organizations != (NODES,):
         return "subject organization is not system:nodes"
-    if not asked.dns and not asked.ips:
+    if not request.dns and not request.ips:
         return "DNS or IP subjectAltName is required"
-    for word, found in (("Email", asked.emails), ("URI", asked.uris)):
+    for word, found in (("Email", request.emails), ("URI", request.uris)):
         if found:
             return f"{word} subjectAltNames are not allowed"
     if refused := _exactly(usages, _SERVER_AUTH):
         return refused
-    return "" if asked.common_name.startswith(NODE_PREFIX) else "subject common name does not begin with system:node:"
+    return "" if request.common_name.startswith(NODE_PREFIX) else "subject common name does not begin with system:node:"
 
 
 def _exactly(usages: Collection[str], purpose: str) -> str:

@@ -95,10 +95,10 @@ class ServiceRangesController:
     async def _report(self, found: Object, status: str, reason: str, message: str) -> None:
         conditions = (found.get("status") or {}).get("conditions") or []
         before: Object = next((condition for condition in conditions if condition["type"] == "Ready"), {})
-        told = {"status": status, "reason": reason, "message": message}
-        if all(before.get(field) == value for field, value in told.items()):
+        reported = {"status": status, "reason": reason, "message": message}
+        if all(before.get(field) == value for field, value in reported.items()):
             return
-        ready = {"type": "Ready", **told, "lastTransitionTime": rfc3339(self._clock.now())}
+        ready = {"type": "Ready", **reported, "lastTransitionTime": rfc3339(self._clock.now())}
         kept = [condition for condition in conditions if condition["type"] != "Ready"]
         try:
             await self._client.update(RANGE, {**found, "status": {"conditions": [*kept, ready]}}, "status")

@@ -115,8 +115,8 @@ class Updater:
         lower = (cpu < pods.want_cpu[resized]) | (memory < pods.want_memory[resized])
         changes = (cpu != pods.want_cpu[resized]) | (memory != pods.want_memory[resized])
         # An infeasible resize is retried only when the target has decreased.
-        asked = changes & (lower | (pods.resize[resized] != INFEASIBLE))
-        resized, cpu, memory = resized[asked], cpu[asked], memory[asked]
+        sent = changes & (lower | (pods.resize[resized] != INFEASIBLE))
+        resized, cpu, memory = resized[sent], cpu[sent], memory[sent]
         settled = resized[pods.resize[resized] == SETTLED]
         pods.resize_since[settled] = cluster.now
         pods.want_cpu[resized], pods.want_memory[resized] = cpu, memory

@@ -153,17 +153,17 @@ def _max_memory(size: Size, annotations: Mapping[str, str]) -> int:
     if text is None:
         return _rounded(min(size.memory_mib * GROWTH, carried))
     try:
-        asked = -(-Quantity.parse(text).nanos // (10**9 * MIB))
+        requested = -(-Quantity.parse(text).nanos // (10**9 * MIB))
     except QuantityError as error:
         raise Invalid(f"annotation {MAX_MEMORY}: {text!r}: {error}") from error
-    if asked < size.memory_mib:
+    if requested < size.memory_mib:
         raise Invalid(f"annotation {MAX_MEMORY}: {text} is less than the memory limit of {size.memory_mib} MiB")
-    if asked > carried:
+    if requested > carried:
         raise Invalid(
             f"annotation {MAX_MEMORY}: a VM that starts with {size.memory_mib} MiB can carry at most {carried} MiB, "
             f"not {text}; start it with a larger memory limit"
         )
-    return _rounded(asked)
+    return _rounded(requested)
 
 
 def _slots(growth: int) -> int:

@@ -57,10 +57,10 @@ class Online:
         moved just now, this waits for the next ones: compared with an outdated count, unused memory could seem used.
         Raises GuestUnsupported if none arrive.
         """
-        asked = time.time()
-        deadline = asked + SILENT_S
+        requested = time.time()
+        deadline = requested + SILENT_S
         now = found
-        while now.mib and (now.held_mib or not now.agent) and now.updated <= asked:
+        while now.mib and (now.held_mib or not now.agent) and now.updated <= requested:
             if time.time() > deadline:
                 age = time.time() - now.updated
                 raise GuestUnsupported(f"the guest does not respond: its balloon driver is silent for {age:.0f} s")
@@ -101,10 +101,10 @@ class Online:
             await asyncio.sleep(_LOOK_S if refused else _PAUSE_S)
 
     async def _ask_balloon(self, unused_mib: int, expected_mib: int, silent: str) -> Found:
-        asked, deadline = time.time(), time.monotonic() + REPORTED_S
+        requested, deadline = time.time(), time.monotonic() + REPORTED_S
         while True:
             now = await self._count()
-            if expected_mib and now.mib >= expected_mib and now.updated > asked:
+            if expected_mib and now.mib >= expected_mib and now.updated > requested:
                 return Found()
             if not now.mib or not expected_mib or time.monotonic() > deadline:
                 break

@@ -128,14 +128,14 @@ class Fitting:
     ) -> tuple[Mapping[str, Quantity], tuple[str, ...], Mapping[str, Any]]:
         """Reduces the startup boost until the pod fits. Returns the boosted containers' CPU if the full boost does not
         fit, notes, and the pod of the resulting size."""
-        whole, asked = boosted(vpa, pod, bounds, boosting.most)
+        whole, boosts_wanted = boosted(vpa, pod, bounds, boosting.most)
         if self.headroom.has_room(pod, whole):
             return {}, (), whole
         low, high = 0, PARTS
-        boosts = shared(asked, low)
+        boosts = shared(boosts_wanted, low)
         while high - low > 1:
             middle = (low + high) // 2
-            tried = shared(asked, middle)
+            tried = shared(boosts_wanted, middle)
             if self.headroom.has_room(pod, boosted(vpa, pod, bounds, boosting.most, tried)[0]):
                 low, boosts = middle, tried
             else:
@@ -143,7 +143,7 @@ class Fitting:
         notes = tuple(
             f"container {name}: startup boost to {boosts[name]} of cpu instead of {cpu}, "
             "which no node or quota has left"
-            for name, (_, cpu) in asked.items()
+            for name, (_, cpu) in boosts_wanted.items()
         )
         return boosts, notes, boosted(vpa, pod, bounds, boosting.most, boosts)[0]
 

@@ -82,7 +82,7 @@ class PrometheusApi:
         self._config, self._clock, self.measured = config, clock, measured
         self._session: aiohttp.ClientSession | None = None
         self._free_at = 0.0
-        self.asked = 0
+        self.sent = 0
         self.warnings: dict[str, None] = {}
         """The warnings in Prometheus' responses in order, for example that part of the data could not be read."""
 
@@ -99,14 +99,14 @@ class PrometheusApi:
 
     async def range(self, query: str, part: Part) -> AsyncIterator[tuple[dict[str, str], Floats, Floats]]:
         """Queries a range; yields the labels, times and values of each series."""
-        asked = {
+        parameters = {
             "query": query,
             "start": f"{part.start:.3f}",
             "end": f"{part.end:.3f}",
             "step": f"{part.step:.3f}",
         }
         rest, begun = b"", False
-        async for chunk in self._post("query_range", asked):
+        async for chunk in self._post("query_range", parameters):
             rest += chunk
             if not begun:
                 if _HEAD + b'{"metric":' not in rest:
@@ -129,13 +129,13 @@ class PrometheusApi:
         self.warnings.update(dict.fromkeys(_warnings(rest[end + 3 :])))
         yield _one(b'{"metric":' + rest[: end + 3])
 
-    async def _post(self, path: str, asked: Mapping[str, str]) -> AsyncIterator[bytes]:
+    async def _post(self, path: str, parameters: Mapping[str, str]) -> AsyncIterator[bytes]:
         await self._wait_for_rate()
         started = self._clock.monotonic()
         code = "error"
         try:
             url = f"{self._config.prometheus_address.rstrip('/')}/api/v1/{path}"
-            async with self._http().post(url, data=asked, headers=self._authorization()) as answer:
+            async with self._http().post(url, data=parameters, headers=self._authorization()) as answer:
                 code = str(answer.status)
                 if answer.status != 200:
                     _raise(answer.status, await answer.read())
@@ -151,7 +151,7 @@ class PrometheusApi:
 
     async def _wait_for_rate(self) -> None:
         """Enforces the limit on queries per second, however many parts there are."""
-        self.asked += 1
+        self.sent += 1
         if self._config.prometheus_queries_per_second <= 0:
             return
         now = self._clock.monotonic()

@@ -150,8 +150,8 @@ class PrometheusHistory:
         days."""
         days = [until - day * _DAY for day in range(math.ceil(self.config.history_length / _DAY))]
         for window, instants in ((_HOUR, [until - _HOUR, *days]), (_DAY, days)):
-            asked = queries.scrapes_query(config, self._namespace, window)
-            found = [sample.value for at in instants for sample in await self.api.instant(asked, at)]
+            query = queries.scrapes_query(config, self._namespace, window)
+            found = [sample.value for at in instants for sample in await self.api.instant(query, at)]
             if (most := max(found, default=0)) > 1:
                 return queries.interval_of(most, window)
         return 0

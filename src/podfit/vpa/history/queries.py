@@ -165,11 +165,11 @@ def resolution(config: PrometheusConfig, scraped_every: Seconds, series: int) ->
 def labels_query(config: PrometheusConfig, length: Seconds) -> str:
     """The query for every set of labels that a pod had, one sample each, as an instant vector. Upstream's query lacks
     the range that it needs."""
-    asked = re.sub(r"\[[^\]]*\]\s*$", "", config.metric_for_pod_labels.strip())
+    query = re.sub(r"\[[^\]]*\]\s*$", "", config.metric_for_pod_labels.strip())
     matcher = cluster_matcher(config)
     if matcher:
-        asked = f"{asked[:-1].rstrip()}, {matcher}}}" if asked.endswith("}") else f"{asked}{{{matcher}}}"
-    return f"timestamp(last_over_time({asked}[{prometheus_duration(length)}]))"
+        query = f"{query[:-1].rstrip()}, {matcher}}}" if query.endswith("}") else f"{query}{{{matcher}}}"
+    return f"timestamp(last_over_time({query}[{prometheus_duration(length)}]))"
 
 
 def count_query(config: PrometheusConfig, namespace: str = "") -> str:

@@ -47,8 +47,8 @@ def shown_all(amounts: Amounts) -> str:
 
 def amounts_of(pod: ObjectView, use_status: bool = False) -> dict[str, int]:
     """The resources that the pod takes from a node."""
-    asked = pod_requests(pod, use_status=use_status)
-    taken = {name: amount(name, asked[name]) if name in asked else 0 for name in ("cpu", "memory")}
+    requested = pod_requests(pod, use_status=use_status)
+    taken = {name: amount(name, requested[name]) if name in requested else 0 for name in ("cpu", "memory")}
     return {**taken, "pods": 1}
 
 

@@ -33,7 +33,7 @@ ReplicasOf = Callable[[str, str, str], int | None]
 @dataclass(frozen=True, slots=True)
 class CountedPod:
     node: str
-    asked: Amounts
+    requested: Amounts
     leaving: bool
     fixed: bool
     pod: Object
@@ -117,7 +117,7 @@ class Headroom:
             # An eviction that was sent is recorded here before the watch delivers it.
             leaving |= known.leaving and pod["metadata"].get("uid") == known.pod["metadata"].get("uid")
             if known.node == node and known.leaving == leaving and same_requests(known.pod, pod):
-                self._counted[key] = CountedPod(node, known.asked, leaving, known.fixed, pod)
+                self._counted[key] = CountedPod(node, known.requested, leaving, known.fixed, pod)
                 return
         self._discount(key)
         self._count(key, CountedPod(node, _requested(pod), leaving, _is_fixed(pod), pod))
@@ -126,11 +126,11 @@ class Headroom:
         self._counted[key] = made
         book = self._book(made.node)
         for resource in DIMENSIONS:
-            book.used[resource] += times * made.asked[resource]
+            book.used[resource] += times * made.requested[resource]
             if made.leaving:
-                book.leaving[resource] += times * made.asked[resource]
+                book.leaving[resource] += times * made.requested[resource]
             if made.fixed:
-                book.fixed[resource] += times * made.asked[resource]
+                book.fixed[resource] += times * made.requested[resource]
 
     def _discount(self, key: Key) -> None:
         known = self._counted.get(key)
@@ -145,11 +145,11 @@ class Headroom:
         known = self._counted.get(key)
         if known is not None and known.leaving != leaving:
             self._discount(key)
-            self._count(key, CountedPod(known.node, known.asked, leaving, known.fixed, known.pod))
+            self._count(key, CountedPod(known.node, known.requested, leaving, known.fixed, known.pod))
 
     def requested_by(self, pod: Object) -> dict[str, int]:
         counted = self._counted.get(key_of(pod))
-        return dict(counted.asked) if counted is not None else dict.fromkeys(DIMENSIONS, 0)
+        return dict(counted.requested) if counted is not None else dict.fromkeys(DIMENSIONS, 0)
 
     def node_left(self, pod: Any, growth: Callable[[], Amounts]) -> tuple[str, dict[str, int]]:
         """The pod's node, for messages, and its free capacity for a resize. `growth` is the requested growth, by quota

@@ -75,8 +75,8 @@ class Quotas:
 
 def counted_by_quota(pod: ObjectView) -> Amounts:
     """The amounts that a quota counts for a pod of this size."""
-    asked = amounts_of(pod)
-    found = {f"requests.{resource}": asked[resource] for resource in RESOURCES}
+    requested = amounts_of(pod)
+    found = {f"requests.{resource}": requested[resource] for resource in RESOURCES}
     for resource in RESOURCES:
         limits = [
             ((container.get("resources") or {}).get("limits") or {}).get(resource) for container in containers(pod)

@@ -108,14 +108,14 @@ def _of_rows(series: Series, sizes: Floats) -> list[Quality]:
     used, size = series.usage[:, begin:], np.asarray(sizes[:, begin:], np.float32)
     known = ~np.isnan(used)
     scored = known & ~np.isnan(size)
-    given, asked = np.where(scored, size, np.float32(0.0)), np.where(scored, used, np.float32(0.0))
-    short = asked > given
+    given, demand = np.where(scored, size, np.float32(0.0)), np.where(scored, used, np.float32(0.0))
+    short = demand > given
     moved = np.abs(np.diff(size, axis=1)) > np.float32(CHANGE) * size[:, :-1]
     moved &= scored[:, 1:]
     columns = (
         given.sum(1, dtype=np.float64),
-        np.minimum(asked, given).sum(1, dtype=np.float64),
-        asked.sum(1, dtype=np.float64),
+        np.minimum(demand, given).sum(1, dtype=np.float64),
+        demand.sum(1, dtype=np.float64),
         *(np.count_nonzero(flags, axis=1) for flags in (known, short)),
         *(_days(flags, day) for flags in (scored, short)),
         *(np.count_nonzero(flags, axis=1) for flags in (moved, scored)),

@@ -9,14 +9,14 @@ from podfit.apiserver.flows.borrowing import Bounds
 from podfit.apiserver.flows.estimate import (
     EVENT_S,
     WATCHES_PER_SEAT,
-    Asked,
+    ListRequest,
     WorkEstimate,
     list_work,
     most_seats,
     write_work,
 )
 
-ALL = Asked()
+ALL = ListRequest()
 
 
 def test_a_list_takes_a_seat_for_every_100_kb_it_holds() -> None:
@@ -24,7 +24,7 @@ def test_a_list_takes_a_seat_for_every_100_kb_it_holds() -> None:
 
 
 def test_a_page_of_a_list_takes_seats_for_the_page() -> None:
-    assert list_work(5000, 1000, Asked(limit=100), most=50).seats == 1
+    assert list_work(5000, 1000, ListRequest(limit=100), most=50).seats == 1
 
 
 def test_a_list_from_memory_takes_ten_seats_at_most() -> None:
@@ -32,21 +32,23 @@ def test_a_list_from_memory_takes_ten_seats_at_most() -> None:
 
 
 def test_a_list_from_the_store_takes_seats_for_all_that_it_reads() -> None:
-    assert list_work(4000, 1000, Asked(limit=500, from_storage=True, selective=True), most=0).seats == 20
-    assert list_work(10**6, 10**4, Asked(from_storage=True), most=0).seats == 100
+    assert list_work(4000, 1000, ListRequest(limit=500, from_storage=True, selective=True), most=0).seats == 20
+    assert list_work(10**6, 10**4, ListRequest(from_storage=True), most=0).seats == 100
 
 
 def test_one_object_of_many_takes_one_seat() -> None:
-    assert list_work(10**6, 1000, Asked(single=True), most=0) == WorkEstimate()
+    assert list_work(10**6, 1000, ListRequest(single=True), most=0) == WorkEstimate()
 
 
 @given(
     st.integers(0, 10**6),
     st.integers(0, 10**6),
-    st.builds(Asked, st.integers(0, 10**6), st.booleans(), st.booleans(), st.booleans()),
+    st.builds(ListRequest, st.integers(0, 10**6), st.booleans(), st.booleans(), st.booleans()),
     st.integers(1, 100),
 )
-def test_a_list_takes_at_least_one_seat_and_no_more_than_its_level_gives(a: int, b: int, c: Asked, most: int) -> None:
+def test_a_list_takes_at_least_one_seat_and_no_more_than_its_level_gives(
+    a: int, b: int, c: ListRequest, most: int
+) -> None:
     assert 1 <= list_work(a, b, c, most).seats <= most
 
 

@@ -124,8 +124,8 @@ def _unsupported(
                     return Infeasible(detail, message)
                 if (fraction := _fraction(desired, allocated)) is not None:
                     container, milli = fraction
-                    asked = f'container "{container}" requests {milli}m, which is not a whole number of CPUs'
-                    return Infeasible(detail, f"{message}: {asked}")
+                    requirement = f'container "{container}" requests {milli}m, which is not a whole number of CPUs'
+                    return Infeasible(detail, f"{message}: {requirement}")
     return None
 
 

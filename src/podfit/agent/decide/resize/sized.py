@@ -17,12 +17,12 @@ class Sized:
     Belongs to one state of the pod and one set of sizes, neither of which ever changes (ADR 5).
     """
 
-    __slots__ = ("_asked", "_limits", "_requests", "_resized", "_shown", "_sizes", "_totals", "origin")
+    __slots__ = ("_as_requested", "_limits", "_requests", "_resized", "_shown", "_sizes", "_totals", "origin")
 
-    def __init__(self, pod: Object, sizes: Sizes, asked: bool = False) -> None:
-        """`asked`: the sizes are those of the pod's own spec, so the pod is used unchanged."""
-        self.origin, self._sizes, self._asked = pod, sizes, asked
-        self._resized: Object | None = pod if asked else None
+    def __init__(self, pod: Object, sizes: Sizes, as_requested: bool = False) -> None:
+        """`as_requested`: the sizes are those of the pod's own spec, so the pod is used unchanged."""
+        self.origin, self._sizes, self._as_requested = pod, sizes, as_requested
+        self._resized: Object | None = pod if as_requested else None
         self._requests: Amounts | None = None
         self._limits: Amounts | None = None
         self._shown: dict[str, Object] | None = None
@@ -35,7 +35,7 @@ class Sized:
 
     def of(self, pod: Object) -> Sized:
         """A copy for another state of the pod with the same spec and sizes."""
-        other = Sized(pod, self._sizes, self._asked)
+        other = Sized(pod, self._sizes, self._as_requested)
         other._requests, other._limits = self._requests, self._limits
         other._shown, other._totals = self._shown, self._totals
         return other

@@ -39,10 +39,10 @@ class Authorizer(Opaque):
 @dataclass(frozen=True, slots=True)
 class _Question(Opaque):
     authorizer: Authorizer
-    asked: Mapping[str, str]
+    attributes: Mapping[str, str]
 
     def with_field(self, name: str, value: str) -> Any:
-        return type(self)(self.authorizer, {**self.asked, name: value})
+        return type(self)(self.authorizer, {**self.attributes, name: value})
 
 
 class PathCheck(_Question):
@@ -65,11 +65,11 @@ def _setter(name: str) -> Callable[[ResourceCheck, str], Any]:
 
 
 def _resource(question: GroupCheck, resource: str) -> ResourceCheck:
-    return ResourceCheck(question.authorizer, {**question.asked, "resource": resource})
+    return ResourceCheck(question.authorizer, {**question.attributes, "resource": resource})
 
 
 def _check(question: _Question, verb: str) -> Decision:
-    return question.authorizer.decide(question.authorizer.account, question.asked, verb)
+    return question.authorizer.decide(question.authorizer.account, question.attributes, verb)
 
 
 def _account(authorizer: Authorizer, namespace: str, name: str) -> Authorizer:

@@ -168,8 +168,8 @@ def _check_audience(attrs: Attributes, pod_spec: dict[str, Any]) -> None:
     """A node can get tokens only for audiences that the pod's volumes name, so that it cannot impersonate the pod
     elsewhere.
     """
-    asked = spec_of(attrs.object).get("audiences") or [""]
-    if len(asked) > 1:
+    requested = spec_of(attrs.object).get("audiences") or [""]
+    if len(requested) > 1:
         raise attrs.forbid("node may only request 0 or 1 audiences")
     named = {
         (source.get("serviceAccountToken") or {}).get("audience", "")
@@ -177,9 +177,9 @@ def _check_audience(attrs: Attributes, pod_spec: dict[str, Any]) -> None:
         for source in (volume.get("projected") or {}).get("sources") or ()
         if source.get("serviceAccountToken")
     }
-    if asked[0] not in named:
+    if requested[0] not in named:
         raise attrs.forbid(
-            f'audience "{asked[0]}" not found in pod spec volume, {attrs.user.name} is not authorized to request '
+            f'audience "{requested[0]}" not found in pod spec volume, {attrs.user.name} is not authorized to request '
             "tokens for this audience"
         )
 

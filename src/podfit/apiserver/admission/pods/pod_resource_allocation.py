@@ -41,7 +41,7 @@ def _as_requested(attrs: Attributes) -> bool:
         container.get("name"): (container.get("resources") or {}).get("requests") or {}
         for container in spec_of(attrs.object).get("containers") or ()
     }
-    return all(same_amounts(given, requests.get(name)) for name, given in allocations(attrs.asked or {}).items())
+    return all(same_amounts(given, requests.get(name)) for name, given in allocations(attrs.submitted or {}).items())
 
 
 def changed(attrs: Attributes) -> dict[str, tuple[Object, Object]]:

@@ -71,9 +71,9 @@ class MutatingAdmissionPolicies(Plugin):
             raise _refusal(attrs, kept)
 
     async def _invoke(self, attrs: Attributes, invocations: list[Invocation]) -> list[_Refusal]:
-        memory: dict[str, Any] = attrs.state.setdefault(self.name, {"asked": set(), "again": set(), "left": None})
+        memory: dict[str, Any] = attrs.state.setdefault(self.name, {"called": set(), "again": set(), "left": None})
         if attrs.reinvocation and attrs.object != memory["left"]:
-            memory["again"], memory["asked"] = memory["again"] | memory["asked"], set()
+            memory["again"], memory["called"] = memory["again"] | memory["called"], set()
         refusals: list[_Refusal] = []
         patched = False
         for invocation in invocations:
@@ -85,9 +85,9 @@ class MutatingAdmissionPolicies(Plugin):
             refusals += [(policy, binding, why, "Invalid") for why in made.problems]
             patched = patched or made.patched
             if made.matched and policy["spec"].get("reinvocationPolicy") == "IfNeeded":
-                memory["asked"].add(identity)
+                memory["called"].add(identity)
         if patched:
-            memory["again"], memory["asked"] = memory["again"] | memory["asked"], set()
+            memory["again"], memory["called"] = memory["again"] | memory["called"], set()
             attrs.reinvoke = attrs.reinvoke or not attrs.reinvocation
         memory["left"] = deepcopy(attrs.object)
         return refusals

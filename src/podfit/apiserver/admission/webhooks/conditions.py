@@ -173,27 +173,27 @@ def _request_resource(attrs: Attributes) -> dict[str, str]:
 
 
 def _checker(user: User, authorization: Authorization | None) -> Any:
-    def check(account: str, asked: Mapping[str, str], verb: str) -> Decision:
+    def check(account: str, attributes: Mapping[str, str], verb: str) -> Decision:
         if authorization is None:
             return Decision(False, error="no authorizer")
-        decision = authorization.decide(_account(account) if account else user, _action(asked, verb))
+        decision = authorization.decide(_account(account) if account else user, _action(attributes, verb))
         return Decision(decision.allowed, decision.reason)
 
     return check
 
 
-def _action(asked: Mapping[str, str], verb: str) -> Action:
-    if "path" in asked:
-        return Action(verb, path=asked["path"])
+def _action(attributes: Mapping[str, str], verb: str) -> Action:
+    if "path" in attributes:
+        return Action(verb, path=attributes["path"])
     return Action(
         verb,
-        asked.get("group", ""),
-        asked.get("resource", ""),
-        asked.get("subresource", ""),
-        asked.get("namespace", ""),
-        asked.get("name", ""),
+        attributes.get("group", ""),
+        attributes.get("resource", ""),
+        attributes.get("subresource", ""),
+        attributes.get("namespace", ""),
+        attributes.get("name", ""),
         version="*",
-        field_selector=asked.get("fieldSelector", ""),
+        field_selector=attributes.get("fieldSelector", ""),
     )
 
 

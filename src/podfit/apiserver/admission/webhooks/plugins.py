@@ -213,21 +213,21 @@ class MutatingAdmissionWebhook(_WebhookPlugin):
         hooks = self._concerned(attrs)
         if not hooks:
             return
-        memory: dict[str, Any] = attrs.state.setdefault(self.name, {"asked": set(), "again": set(), "left": None})
+        memory: dict[str, Any] = attrs.state.setdefault(self.name, {"called": set(), "again": set(), "left": None})
         if attrs.reinvocation and attrs.object != memory["left"]:
             # Built-in plugins changed the object after the hooks ran: every hook with IfNeeded is called again.
-            memory["again"], memory["asked"] = memory["again"] | memory["asked"], set()
+            memory["again"], memory["called"] = memory["again"] | memory["called"], set()
         for identity, hook, kind in hooks:
             if attrs.reinvocation and identity not in memory["again"]:
                 continue
             shown = await self._view(attrs, kind)
             answer = await self._ask(hook, attrs, shown, may_patch=True)
             if answer is not None and answer.patch and await self._apply(hook, attrs, shown, answer.patch):
-                memory["again"], memory["asked"] = memory["again"] | memory["asked"], set()
+                memory["again"], memory["called"] = memory["again"] | memory["called"], set()
                 if not attrs.reinvocation:
                     attrs.reinvoke = True
             if hook.get("reinvocationPolicy") == "IfNeeded":
-                memory["asked"].add(identity)
+                memory["called"].add(identity)
         if attrs.reinvoke:
             memory["left"] = deepcopy(attrs.object)
 

@@ -39,13 +39,13 @@ class Design2020(Dialect):
             if field in status:
                 status[field] = [_hidden(container_status) for container_status in status[field]]
 
-    def read_container(self, asked: Object, old: Object | None, regular: bool) -> Object:
-        made = super().read_container(asked, old, regular)
+    def read_container(self, submitted: Object, old: Object | None, regular: bool) -> Object:
+        made = super().read_container(submitted, old, regular)
         return {key: value for key, value in made.items() if key != FIELD} if FIELD in made else made
 
-    def put_back(self, kind: Kind, asked: Object, old: Object, now: str) -> Object:
-        new = super().put_back(kind, asked, old, now)
-        given, before = allocations(asked), allocations_of(old) if kind == POD else {}
+    def put_back(self, kind: Kind, submitted: Object, old: Object, now: str) -> Object:
+        new = super().put_back(kind, submitted, old, now)
+        given, before = allocations(submitted), allocations_of(old) if kind == POD else {}
         changed = {name: amounts for name, amounts in given.items() if not same_amounts(amounts, before.get(name))}
         if changed:
             new["status"] = _allocated(new.get("status") or {}, changed, old, now)
@@ -55,7 +55,7 @@ class Design2020(Dialect):
             new["status"] = {**new["status"], "conditions": conditions}
         return new
 
-    def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
+    def read_statuses(self, status: Object, shown: Object, submitted: Object, old: Object) -> None:
         before, allocated = old.get("status") or {}, allocations_of(old)
         for field in ("containerStatuses", "initContainerStatuses"):
             stored = by_name(before.get(field))
@@ -77,9 +77,9 @@ def allocations_of(pod: Object) -> dict[str, Object]:
     return {container.get("name", ""): allocation(container, pod) for container in pod["spec"].get("containers") or ()}
 
 
-def allocations(asked: Object) -> dict[str, Object]:
+def allocations(submitted: Object) -> dict[str, Object]:
     """The client's `resourcesAllocated`, by container; those that it omitted or set to null are missing."""
-    listed = (asked.get("spec") or {}).get("containers") or ()
+    listed = (submitted.get("spec") or {}).get("containers") or ()
     return {item.get("name", ""): item[FIELD] for item in listed if item.get(FIELD)}
 
 

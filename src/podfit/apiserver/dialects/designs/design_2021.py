@@ -60,7 +60,7 @@ class Design2021(Dialect):
                 _in_dialect(container_status, None) for container_status in status["initContainerStatuses"]
             ]
 
-    def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
+    def read_statuses(self, status: Object, shown: Object, submitted: Object, old: Object) -> None:
         before = old.get("status") or {}
         fresh = by_name(shown.get("containerStatuses"))
         for field in ("containerStatuses", "initContainerStatuses"):
@@ -84,11 +84,11 @@ class Design2021(Dialect):
         return isinstance(written, dict) and PROPOSED in written.values()
 
     def read_resize(
-        self, status: Object, conditions: list[Object], written: Any, asked: Object, old: Object, now: str
+        self, status: Object, conditions: list[Object], written: Any, submitted: Object, old: Object, now: str
     ) -> list[Object]:
         values = set(written.values()) if isinstance(written, dict) else set()
         if PROPOSED in values:
-            return super().read_resize(status, conditions, PROPOSED, asked, old, now)
+            return super().read_resize(status, conditions, PROPOSED, submitted, old, now)
         generation = old["metadata"].get("generation") or 0
         if generation:
             status["observedGeneration"] = generation

@@ -34,7 +34,7 @@ class V131(Released):
                 _in_dialect(container_status) for container_status in status["containerStatuses"]
             ]
 
-    def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
+    def read_statuses(self, status: Object, shown: Object, submitted: Object, old: Object) -> None:
         stored = by_name((old.get("status") or {}).get("containerStatuses"))
         listed = status.get("containerStatuses")
         if listed:

@@ -35,7 +35,7 @@ class V132(Released):
             if field in status:
                 status[field] = [_hidden(container_status) for container_status in status[field]]
 
-    def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
+    def read_statuses(self, status: Object, shown: Object, submitted: Object, old: Object) -> None:
         before = old.get("status") or {}
         for field in ("containerStatuses", "initContainerStatuses"):
             stored = by_name(before.get(field))
@@ -46,7 +46,7 @@ class V132(Released):
                 ]
 
     def read_resize(
-        self, status: Object, conditions: list[Object], written: object, asked: Object, old: Object, now: str
+        self, status: Object, conditions: list[Object], written: object, submitted: Object, old: Object, now: str
     ) -> list[Object]:
         if not written or written == IN_PROGRESS_WORD:
             # The node cannot write its allocation; accepting a resize implies it.
@@ -60,7 +60,7 @@ class V132(Released):
                 else container_status
                 for container_status in status.get("containerStatuses") or ()
             ]
-        return super().read_resize(status, conditions, written, asked, old, now)
+        return super().read_resize(status, conditions, written, submitted, old, now)
 
 
 def _waits_for_a_node(pod: Object) -> bool:

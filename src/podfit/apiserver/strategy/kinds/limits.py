@@ -130,8 +130,8 @@ def _consistent(name: str, values: list[Quantity | None], path: str, errors: Err
         if ratio < _ONE:
             wrong("maxLimitRequestRatio", ratio, f"ratio {ratio} is less than 1")
         if least is not None and most is not None:
-            bound, asked = _ratio(ratio, least, most)
-            if asked > bound:
+            bound, requested = _ratio(ratio, least, most)
+            if requested > bound:
                 detail = f"ratio {ratio} is greater than max/min = {_go_float(bound)}"
                 wrong("maxLimitRequestRatio", ratio, detail)
     if (
@@ -149,8 +149,8 @@ def _ratio(ratio: Quantity, least: Quantity, most: Quantity) -> tuple[float, flo
     """The largest ratio that min and max allow, and the requested one."""
     small = max(ratio.value, least.value, most.value) < _BIG
     low, high = (least.milli, most.milli) if small else (least.value, most.value)
-    asked = ratio.milli / 1000 if small else float(ratio.value)
-    return (high / low if low else float("inf")), asked
+    requested = ratio.milli / 1000 if small else float(ratio.value)
+    return (high / low if low else float("inf")), requested
 
 
 def _go_float(value: float) -> str:
@@ -183,11 +183,13 @@ class ResourceQuotaStrategy(Strategy):
         hard = (obj.get("spec") or {}).get("hard") or {}
         found = []
         for name, short in _LIMITED.items():
-            most, asked = hard.get(f"limits.{name}"), f"requests.{name}"
-            if asked not in hard:
-                asked = short
-            if most is not None and asked in hard and Quantity.parse(hard[asked]) > Quantity.parse(most):
-                found.append(f"ResourceQuota {asked} ({hard[asked]}) should be less than limits.{name} ({most})")
+            most, requested = hard.get(f"limits.{name}"), f"requests.{name}"
+            if requested not in hard:
+                requested = short
+            if most is not None and requested in hard and Quantity.parse(hard[requested]) > Quantity.parse(most):
+                found.append(
+                    f"ResourceQuota {requested} ({hard[requested]}) should be less than limits.{name} ({most})"
+                )
         return found
 
     def _scopes(self, spec: Object, errors: Errors) -> None:

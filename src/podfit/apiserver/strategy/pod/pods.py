@@ -141,12 +141,12 @@ class PodStrategy(Strategy):
             change(new, old, errors)
         return errors
 
-    def grace_period_s(self, obj: Object, asked: int | None) -> int:
+    def grace_period_s(self, obj: Object, requested: int | None) -> int:
         spec, status = obj.get("spec"), obj.get("status")
         if not isinstance(spec, dict) or not spec.get("nodeName"):
             # No node runs the pod, so there is no grace period: it is not bound, or its stored spec is invalid.
             return 0
         if isinstance(status, dict) and status.get("phase") in ("Failed", "Succeeded"):
             return 0
-        period = asked if asked is not None else spec.get("terminationGracePeriodSeconds") or 0
+        period = requested if requested is not None else spec.get("terminationGracePeriodSeconds") or 0
         return 1 if period < 0 else int(period)

@@ -21,12 +21,12 @@ def prepare(new: Object, old: Object, sizes_only: bool) -> bool:
     """Resets all fields except resources and resize policies. Nothing is reset if containers are added or removed, and
     no list in which containers are renamed or reordered: validation reports these changes. `sizes_only`: whether the
     two specs differ in sizes only. Returns the same for the result."""
-    asked, stored = new.get("spec") or {}, old["spec"]
+    requested, stored = new.get("spec") or {}, old["spec"]
     if not sizes_only:
-        if any(len(asked.get(key) or ()) != len(stored.get(key) or ()) for key in LISTS):
+        if any(len(requested.get(key) or ()) != len(stored.get(key) or ()) for key in LISTS):
             return False
-        sizes_only = all(_same_names(asked, stored, key) for key in LISTS)
-        new["spec"] = _reset(asked, stored)
+        sizes_only = all(_same_names(requested, stored, key) for key in LISTS)
+        new["spec"] = _reset(requested, stored)
     meta.keep(new, old, "status")
     annotations = old["metadata"].get("annotations")
     meta.reset_for_status(new, old)
@@ -36,26 +36,26 @@ def prepare(new: Object, old: Object, sizes_only: bool) -> bool:
     return sizes_only
 
 
-def _same_names(asked: Object, stored: Object, key: str) -> bool:
-    return [each.get("name") for each in asked.get(key) or ()] == [each["name"] for each in stored.get(key) or ()]
+def _same_names(requested: Object, stored: Object, key: str) -> bool:
+    return [each.get("name") for each in requested.get(key) or ()] == [each["name"] for each in stored.get(key) or ()]
 
 
-def _reset(asked: Object, stored: Object) -> Object:
+def _reset(requested: Object, stored: Object) -> Object:
     spec = dict(stored)
     for key in LISTS:
-        if not _same_names(asked, stored, key):
-            spec[key] = asked[key]
+        if not _same_names(requested, stored, key):
+            spec[key] = requested[key]
         elif stored.get(key):
-            spec[key] = [_resized(mine, kept) for mine, kept in zip(asked[key], stored[key], strict=True)]
-    meta.keep(spec, asked, "resources")
-    if stored.get("virtualMachine") and asked.get("virtualMachine"):
-        spec["virtualMachine"] = _resized(asked["virtualMachine"], stored["virtualMachine"])
+            spec[key] = [_resized(mine, kept) for mine, kept in zip(requested[key], stored[key], strict=True)]
+    meta.keep(spec, requested, "resources")
+    if stored.get("virtualMachine") and requested.get("virtualMachine"):
+        spec["virtualMachine"] = _resized(requested["virtualMachine"], stored["virtualMachine"])
     return spec
 
 
-def _resized(asked: Object, stored: Object) -> Object:
+def _resized(requested: Object, stored: Object) -> Object:
     container = dict(stored)
-    meta.keep(container, asked, "resources", "resizePolicy")
+    meta.keep(container, requested, "resources", "resizePolicy")
     return container
 
 

@@ -192,14 +192,14 @@ def _devices(status: Object, spec: Object, field: str, key: str, errors: Errors)
 def _asked_for(name: str, resources: Object, path: str, errors: Errors) -> None:
     if name.startswith("claim:"):
         claims = resources.get("claims") or ()
-        asked = {"claim:" + "/".join(filter(None, (each.get("name"), each.get("request")))) for each in claims}
+        requested = {"claim:" + "/".join(filter(None, (each.get("name"), each.get("request")))) for each in claims}
         detail = (
             "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or "
             "'claim:<claimName>' if request is empty"
         )
     else:
-        asked, detail = set(resources.get("requests") or ()), "must match one of the container's resource requests"
-    if name not in asked:
+        requested, detail = set(resources.get("requests") or ()), "must match one of the container's resource requests"
+    if name not in requested:
         errors.append(invalid(path, name, detail))
 
 

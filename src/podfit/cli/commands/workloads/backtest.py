@@ -109,11 +109,11 @@ def report(
 
     policies = [policy_named(name) for name in dict.fromkeys(policy or POLICIES)]
     try:
-        asked = results.what_if_of(what_if or [])
+        overrides = results.what_if_of(what_if or [])
     except ValueError as error:
         wrong(str(error))
     past = _read_prometheus(options) if prometheus else _read(series, csv, local, step_s)
-    found = results.judged(past, policies, asked)
+    found = results.judged(past, policies, overrides)
     past = results.completed(past, found)
     for words in past.missing:
         note(f"partial: {words}")
@@ -144,8 +144,8 @@ def _read_prometheus(options: dict[str, Any]) -> History:
     config = prometheus_config(options)
     assert config is not None
     cache = cache_folder() if options["resume"] else None
-    asked = HistoryRequest(config, options["namespace"], options["step_s"], options["load"] / 100.0, cache)
-    found, notes = asyncio.run(read_prometheus(asked, ProgressLine()))
+    request = HistoryRequest(config, options["namespace"], options["step_s"], options["load"] / 100.0, cache)
+    found, notes = asyncio.run(read_prometheus(request, ProgressLine()))
     for words in notes:
         note(f"note: {words}")
     return found

@@ -164,10 +164,10 @@ def recommend(
     options = dict(locals())
 
     async def main() -> int:
-        from podfit.cli.recommending.options import asked
+        from podfit.cli.recommending.options import request_of
 
         async with connected(kubeconfig, context, namespace, all_namespaces) as session:
-            return await _recommend(session, asked(options, session.namespace), options)
+            return await _recommend(session, request_of(options, session.namespace), options)
 
     finish(main())
 
@@ -177,14 +177,14 @@ POLICY_NAMES = ("default", "krr", "window", "rhythm", "auto")
 SOURCES = ("auto", "prometheus", "checkpoints", "metrics")
 
 
-async def _recommend(session: Session, asked: ReportRequest, options: dict[str, Any]) -> int:
+async def _recommend(session: Session, request: ReportRequest, options: dict[str, Any]) -> int:
     from podfit.cli.recommending.collecting import Collector, NothingKnown
     from podfit.cli.recommending.progress import ProgressLine
     from podfit.kit.clock import RealClock
     from podfit.vpa.policies.base import InvalidSizes
 
     collector = Collector(
-        session.client, asked, RealClock(), ProgressLine(), session.access.server.rpartition("://")[2]
+        session.client, request, RealClock(), ProgressLine(), session.access.server.rpartition("://")[2]
     )
     try:
         report = await collector.report()

@@ -103,13 +103,13 @@ def _amounts(cpu: str, memory: str, limits: str) -> tuple[dict[str, str], dict[s
     from podfit.cli.printing.amounts import BadAmount, read_amount, read_pairs
 
     try:
-        asked = {name: read_amount(text, f"--{name}") for name, text in (("cpu", cpu), ("memory", memory)) if text}
+        requested = {name: read_amount(text, f"--{name}") for name, text in (("cpu", cpu), ("memory", memory)) if text}
         upper = read_pairs(limits, "--limits")
     except BadAmount as error:
         wrong(str(error))
-    if not asked and not upper:
+    if not requested and not upper:
         wrong("say what to change: --cpu, --memory or --limits")
-    return asked, upper
+    return requested, upper
 
 
 async def _resize(
@@ -173,8 +173,8 @@ async def _send(
     from podfit.client.rest import STRATEGIC
 
     query = {"dryRun": "All"} if dry else {}
-    asked = (session.client.patch(POD, *plan.key, plan.patch, "resize", STRATEGIC, **query) for plan in plans)
-    answers = await asyncio.gather(*asked, return_exceptions=True)
+    patches = (session.client.patch(POD, *plan.key, plan.patch, "resize", STRATEGIC, **query) for plan in plans)
+    answers = await asyncio.gather(*patches, return_exceptions=True)
     accepted, refused = {}, {}
     for plan, answer in zip(plans, answers, strict=True):
         if isinstance(answer, ApiError):

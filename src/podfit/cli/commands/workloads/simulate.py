@@ -61,10 +61,10 @@ def simulate(
         for word in given or ():
             if word not in known:
                 wrong(f"unknown {what} {word!r}: it is one of {', '.join(known)}")
-    asked = _read(scenario)
+    parsed = _read(scenario)
     if seed is not None:
-        asked = replace(asked, seed=seed)
-    _print(list(_runs(asked, scenario.parent, policy or [], mode or [])), output)
+        parsed = replace(parsed, seed=seed)
+    _print(list(_runs(parsed, scenario.parent, policy or [], mode or [])), output)
 
 
 def _example() -> str:

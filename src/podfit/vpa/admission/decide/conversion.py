@@ -13,11 +13,11 @@ def converted(review: Any) -> dict[str, Any]:
     """The response to a review. A review that cannot be decoded, or an object that cannot be converted, gets a failure
     status."""
     request = review.get("request") if isinstance(review, dict) else None
-    asked: dict[str, Any] = request if isinstance(request, dict) else {}
-    response: dict[str, Any] = {"uid": asked.get("uid") or ""}
+    request_object: dict[str, Any] = request if isinstance(request, dict) else {}
+    response: dict[str, Any] = {"uid": request_object.get("uid") or ""}
     try:
-        wanted = asked["desiredAPIVersion"]
-        response["convertedObjects"] = [convert(obj, wanted) for obj in asked.get("objects") or ()]
+        wanted = request_object["desiredAPIVersion"]
+        response["convertedObjects"] = [convert(obj, wanted) for obj in request_object.get("objects") or ()]
         response["result"] = {"status": "Success"}
     except (UnknownVersion, KeyError, TypeError, AttributeError) as error:
         words = str(error) if isinstance(error, UnknownVersion) else f"not a ConversionReview: {error!r}"

@@ -18,9 +18,11 @@ def at_own_size(vpa: ObjectView, pod: ObjectView) -> ObjectView:
         policy = container_policy(vpa, name)
         if scaling_off(policy):
             continue
-        asked = {**resource_list(policy.get("minAllowed")), **requests_of(pod, name)}
+        requested = {**resource_list(policy.get("minAllowed")), **requests_of(pod, name)}
         target = {
-            resource: asked[resource].as_written() for resource in controlled_resources(policy) if resource in asked
+            resource: requested[resource].as_written()
+            for resource in controlled_resources(policy)
+            if resource in requested
         }
         if target:
             entries.append({"containerName": name, "target": target})

@@ -37,9 +37,9 @@ async def fetch(client: Client, cluster: ClusterState, config: RecommenderConfig
         async with gate:
             return await _pod(client, vpa, pod, config)
 
-    asked = [one(vpa, pod) for vpa in cluster.vpas.values() for pod in sorted(vpa.pods)]
+    calls = [one(vpa, pod) for vpa in cluster.vpas.values() for pod in sorted(vpa.pods)]
     try:
-        found = await asyncio.gather(*asked)
+        found = await asyncio.gather(*calls)
     except (ApiError, Unreachable) as error:
         raise UsageUnavailable(str(error)) from error
     return [item for item in found if item is not None]

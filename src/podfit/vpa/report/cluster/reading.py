@@ -30,8 +30,8 @@ async def _pages(client: Client, kind: Kind, namespace: str, query: dict[str, st
     found: list[Object] = []
     more = ""
     while True:
-        asked = {**query, **({"limit": str(page)} if page else {}), **({"continue": more} if more else {})}
-        answer = await client.list(kind, namespace, **asked)
+        parameters = {**query, **({"limit": str(page)} if page else {}), **({"continue": more} if more else {})}
+        answer = await client.list(kind, namespace, **parameters)
         found += answer.get("items") or []
         more = (answer.get("metadata") or {}).get("continue") or ""
         if not more:

@@ -134,12 +134,12 @@ def owners(config: PrometheusConfig, namespace: str) -> tuple[tuple[str, str, st
     more = ", ".join(
         part for part in (f'namespace="{namespace}"' if namespace else "", cluster_matcher(config)) if part
     )
-    asked = []
+    queries = []
     for metric, label, kind in (
         ("kube_pod_owner", "pod", "Pod"),
         ("kube_replicaset_owner", "replicaset", "ReplicaSet"),
         ("kube_job_owner", "job_name", "Job"),
     ):
         by = f"namespace, {label}, owner_kind, owner_name"
-        asked.append((f"count by ({by}) (last_over_time({metric}{{{more}}}[1d]))", label, kind))
-    return tuple(asked)
+        queries.append((f"count by ({by}) (last_over_time({metric}{{{more}}}[1d]))", label, kind))
+    return tuple(queries)

@@ -40,8 +40,8 @@ def is_back(pod: ObjectView) -> bool:
     if is_resizing(pod) or (condition(pod, "Ready") or {}).get("status") != "True":
         return False
     for container in containers(pod):
-        name, asked = container.get("name") or "", resource_list((container.get("resources") or {}).get("requests"))
-        if any(requests_of(pod, name).get(resource) != amount for resource, amount in asked.items()):
+        name, requested = container.get("name") or "", resource_list((container.get("resources") or {}).get("requests"))
+        if any(requests_of(pod, name).get(resource) != amount for resource, amount in requested.items()):
             return False
     return True
 

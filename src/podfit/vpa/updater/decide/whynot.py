@@ -81,10 +81,10 @@ def _unneeded(pod: ObjectView, vpa: ObjectView, now: Seconds, config: Config, bo
             True,
         )
     if not meets_requirements(Candidate(pod, priority, entries), vpa):
-        asked = ((vpa.get("spec") or {}).get("updatePolicy") or {}).get("evictionRequirements") or ()
+        requirements = ((vpa.get("spec") or {}).get("updatePolicy") or {}).get("evictionRequirements") or ()
         needed = " and ".join(
             f"{requirement.get('changeRequirement')} of {' or '.join(requirement.get('resources') or ())}"
-            for requirement in asked
+            for requirement in requirements
         )
         return WhyNot(
             "EvictionRequirements",

@@ -150,8 +150,8 @@ class Containers:
     async def set_power(self, container_id: str, power: str, grace_s: float) -> None:
         if self._inventory.container(container_id).state.machine is None:
             raise no_machine(container_id)
-        asked = {POWER: power, POWER_GRACE: str(math.ceil(grace_s))}
-        request = api.UpdateContainerResourcesRequest(container_id=container_id, annotations=asked)
+        annotations = {POWER: power, POWER_GRACE: str(math.ceil(grace_s))}
+        request = api.UpdateContainerResourcesRequest(container_id=container_id, annotations=annotations)
         try:
             await self._inventory.client.ask("UpdateContainerResources", request, grace_s + STOP_S)
             await self._inventory.refresh(container_id)

@@ -34,7 +34,7 @@ class _Resize:
     containers: Mapping[str, Container]
     written: list[tuple[str, LimitsChange]] = field(default_factory=list)
     """Cgroups in the order in which they were written, each with the values to restore."""
-    asked: dict[str, LimitsChange] = field(default_factory=dict)
+    changes: dict[str, LimitsChange] = field(default_factory=dict)
     """The runtime's updates, by container; "" is the pod."""
     undone: dict[str, LimitsChange] = field(default_factory=dict)
     """The update that restores the runtime's previous values."""
@@ -80,7 +80,7 @@ class ResizeBatch:
                 else:
                     await write_pod(cgroups, group, change)
                 resize.written.append((group, back))
-                resize.asked[target] = merged(resize.asked.get(target, LimitsChange()), change)
+                resize.changes[target] = merged(resize.changes.get(target, LimitsChange()), change)
                 resize.undone[target] = merged(back, resize.undone.get(target, LimitsChange()))
         except RuntimeFailure:
             self._restore(resize)
@@ -95,10 +95,10 @@ class ResizeBatch:
     async def _confirm(self, resize: _Resize, locks: AsyncExitStack) -> None:
         uid = resize.pod.config.uid
         async with locks:
-            if change := resize.asked.pop("", None):
+            if change := resize.changes.pop("", None):
                 await self._notify_pod(resize.pod, change)
-            answers = await asyncio.gather(*(self._accepts(resize, cid) for cid in resize.asked))
-            accepted = dict(zip(resize.asked, answers, strict=True))
+            answers = await asyncio.gather(*(self._accepts(resize, cid) for cid in resize.changes))
+            accepted = dict(zip(resize.changes, answers, strict=True))
             if not all(accepted.values()):
                 await self._revert(resize, [cid for cid, yes in accepted.items() if yes])
                 self._confirmations.refuse(uid)
@@ -107,7 +107,7 @@ class ResizeBatch:
         self._inventory.emit("refused" if self._confirmations.refused(uid) else "confirmed", uid)
 
     async def _accepts(self, resize: _Resize, container_id: str) -> bool:
-        known, change = resize.containers[container_id], resize.asked[container_id]
+        known, change = resize.containers[container_id], resize.changes[container_id]
         try:
             await self._ask(known, self._behind.with_earlier(container_id, change))
         except CriError as error:

@@ -180,7 +180,7 @@ def _state(image: StoredImage) -> ImageState:
     return ImageState(image.id, image.tags, image.digests, image.size_bytes, image.settings.user, pinned=image.loaded)
 
 
-def _image(image: StoredImage, asked: str) -> Image:
+def _image(image: StoredImage, reference: str) -> Image:
     settings = image.settings
     return Image(
         image.id,
@@ -192,15 +192,15 @@ def _image(image: StoredImage, asked: str) -> Image:
         settings.user,
         settings.stop_signal,
         image.reported,
-        _full_name(image, asked),
+        _full_name(image, reference),
     )
 
 
-def _full_name(image: StoredImage, asked: str) -> str:
+def _full_name(image: StoredImage, reference: str) -> str:
     """The requested name in full, if it is one of the image's names; else the first of them."""
     names = (*image.tags, *image.digests)
     try:
-        whole = str(parse(asked))
+        whole = str(parse(reference))
     except InvalidReference:
         whole = ""
     return whole if whole in names or not names else names[0]

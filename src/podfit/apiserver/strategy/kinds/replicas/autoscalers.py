@@ -201,8 +201,8 @@ def _source(kind: str, source: Object, path: str, errors: Errors, *, any_version
     wanted = _WANTED[kind]
     given = [word for word in wanted if target.get(word) is not None]
     if not given:
-        asked = "averageUtilization" if by_resource else "averageValue"
-        errors.append(required(f"{path}.target.{asked}", _MISSING[kind]))
+        requested = "averageUtilization" if by_resource else "averageValue"
+        errors.append(required(f"{path}.target.{requested}", _MISSING[kind]))
     elif len(given) > 1 and by_resource:
         detail = "may not set both a target raw value and a target utilization"
         errors.append(field_forbidden(f"{path}.target.averageValue", detail))

@@ -19,8 +19,8 @@ NEAR = 0.05
 
 
 def least_of(config: Config) -> Amounts:
-    asked, usual = minimums(config, 1), minimums(Config(), 1)
-    return {name: asked[name] if asked[name] != usual[name] else amount for name, amount in LEAST.items()}
+    configured, usual = minimums(config, 1), minimums(Config(), 1)
+    return {name: configured[name] if configured[name] != usual[name] else amount for name, amount in LEAST.items()}
 
 
 def amount_of(resource: str, size: float) -> int:

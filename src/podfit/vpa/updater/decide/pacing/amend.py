@@ -75,11 +75,11 @@ def amend(
     return _rewritten(resize, wanted)
 
 
-def cut_short(asked: Resize, sent: Resize) -> str:
+def cut_short(planned: Resize, sent: Resize) -> str:
     """A message about the reductions of a resize; empty if there are none."""
-    wanted, given = asked.changes, sent.changes
+    wanted, given = planned.changes, sent.changes
     parts = [
-        f"container {containers(asked.pod)[index].get('name')} gets {given[index, kind, resource].as_written()} of "
+        f"container {containers(planned.pod)[index].get('name')} gets {given[index, kind, resource].as_written()} of "
         f"{resource} instead of {amount.as_written()}"
         for (index, kind, resource), amount in wanted.items()
         if kind == "requests" and given.get((index, kind, resource), amount) < amount
@@ -87,9 +87,9 @@ def cut_short(asked: Resize, sent: Resize) -> str:
     return ", ".join(parts)
 
 
-def eased(asked: Resize, sent: Resize) -> bool:
+def eased(planned: Resize, sent: Resize) -> bool:
     """Whether a request stays above the recommended one."""
-    wanted, given = asked.changes, sent.changes
+    wanted, given = planned.changes, sent.changes
     return any(given.get(key, amount) > amount for key, amount in wanted.items() if key[1] == "requests")
 
 
