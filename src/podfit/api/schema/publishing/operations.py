@@ -113,15 +113,15 @@ def identifier(kind: Kind, action: str, rest: str) -> str:
     return f"{_WORDS.get(action, action)}{place(kind.group, kind.version)}{many}{rest}"
 
 
-def operation(kind: Kind, action: Action, rest: str, spoken: tuple[str, str, str], v3: bool) -> Object:
-    """An operation on a kind. `rest` is the end of its identifier; `spoken` group, version and kind of its body."""
+def operation(kind: Kind, action: Action, rest: str, gvk: tuple[str, str, str], v3: bool) -> Object:
+    """An operation on a kind. `rest` is the end of its identifier; `gvk` group, version and kind of its body."""
     name = action.query or action.name
     query = (_CUSTOM_QUERY.get(name) if kind.custom else None) or _QUERY[name]
     found: Object = {
         "tags": [tag(kind.group, kind.version)],
         "operationId": identifier(kind, action.name, rest),
         "x-kubernetes-action": action.name,
-        "x-kubernetes-group-version-kind": dict(zip(("group", "version", "kind"), spoken, strict=True)),
+        "x-kubernetes-group-version-kind": dict(zip(("group", "version", "kind"), gvk, strict=True)),
         "parameters": [parameter(each, v3) for each in sorted(query)],
         "responses": responses(action.returns, action.produces, v3),
     }

@@ -61,8 +61,8 @@ def _ending(kind: Kind, sub: str = "") -> str:
 
 
 def _operation(kind: Kind, name: str, v3: bool, rest: str = "") -> Object:
-    spoken = (kind.group, kind.version, kind.kind)
-    return operation(kind, _action(kind, name, name_of(kind), v3), rest or _ending(kind), spoken, v3)
+    gvk = (kind.group, kind.version, kind.kind)
+    return operation(kind, _action(kind, name, name_of(kind), v3), rest or _ending(kind), gvk, v3)
 
 
 def _action(kind: Kind, name: str, body: str, v3: bool) -> Action:
@@ -86,33 +86,33 @@ def _action(kind: Kind, name: str, body: str, v3: bool) -> Action:
 
 def _subresource(kind: Kind, sub: Subresource, path: str, names: tuple[str, ...], v3: bool) -> Object:
     group = sub.group if sub.group is not None else kind.group
-    spoken = (group, sub.version or kind.version, sub.kind)
+    gvk = (group, sub.version or kind.version, sub.kind)
     if sub.kind.endswith("Options"):
         return _connections(kind, sub, path, names, v3)
     if sub.name == "log":
         produces = ("text/plain", *ENCODINGS)
-        reading = operation(kind, Action("get", STRING, None, "log", produces), _ending(kind, "log"), spoken, v3)
+        reading = operation(kind, Action("get", STRING, None, "log", produces), _ending(kind, "log"), gvk, v3)
         return {path: path_item({"get": reading}, names, v3)}
-    body = name_of(Kind(*spoken, kind.plural, kind.namespaced, custom=kind.custom and not sub.group))
+    body = name_of(Kind(*gvk, kind.plural, kind.namespaced, custom=kind.custom and not sub.group))
     if kind.custom:
-        spoken = (kind.group, kind.version, kind.kind)
+        gvk = (kind.group, kind.version, kind.kind)
     found = {}
     for verb in sub.verbs:
         action = _action(kind, _METHODS[verb], body, v3)
-        found[_METHODS[verb]] = operation(kind, action, _ending(kind, sub.name), spoken, v3)
+        found[_METHODS[verb]] = operation(kind, action, _ending(kind, sub.name), gvk, v3)
     return {path: path_item(found, names, v3)}
 
 
 def _connections(kind: Kind, sub: Subresource, path: str, names: tuple[str, ...], v3: bool) -> Object:
     """The paths whose requests are passed on to a node, pod or service."""
-    spoken = (kind.group, kind.version, sub.kind)
+    gvk = (kind.group, kind.version, sub.kind)
     action = Action("connect", STRING, None, sub.kind, (ANY,))
     is_proxy = sub.name == "proxy"
     found: Object = {}
     for below in ("", "WithPath") if is_proxy else ("",):
         operations = {}
         for method in _PROXY_METHODS if is_proxy else ("get", "post"):
-            made = operation(kind, action, "", spoken, v3)
+            made = operation(kind, action, "", gvk, v3)
             made["operationId"] += method.capitalize() + _ending(kind, sub.name) + below
             operations[method] = made
         item = path_item(operations, names, v3, pretty=False)
