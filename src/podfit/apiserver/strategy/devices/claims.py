@@ -11,7 +11,6 @@ from podfit.api.text import names
 from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, equal, labels, names_valid
-from podfit.apiserver.strategy.conditions import conditions
 from podfit.apiserver.strategy.devices.names import (
     MOST_REQUESTS,
     binding_conditions,
@@ -19,15 +18,14 @@ from podfit.apiserver.strategy.devices.names import (
     each,
     fully_qualified,
     label,
-    pool_name,
     selector,
     toleration,
     unique,
 )
+from podfit.apiserver.strategy.devices.reported import identity, named_device, reported_devices, share
 from podfit.apiserver.strategy.kinds.plain import UncountedStrategy
 from podfit.apiserver.strategy.podspec.placement import node_selector
 from podfit.apiserver.strategy.podspec.storage.volume_plugins import nothing_else
-from podfit.apiserver.strategy.storage.csi import driver_name
 
 GROUP = "resource.k8s.io"
 _MODES = ("All", "ExactCount")
@@ -78,7 +76,7 @@ class ResourceClaimStrategy(Strategy):
         users = status.get("reservedFor") or []
         unique(users, _MOST_USERS, _user, lambda row: row.get("uid"), "status.reservedFor", errors)
         allocation, before = status.get("allocation"), stored.get("allocation")
-        _devices(status.get("devices") or [], _allocated(status), errors)
+        reported_devices(status.get("devices") or [], _allocated(status), errors)
         if users and allocation is None:
             errors.append(forbidden("status.reservedFor", "may not be specified when `allocated` is not set"))
         elif users and (new.get("metadata") or {}).get("deletionTimestamp"):
@@ -213,15 +211,9 @@ def _user(row: Object, path: str, errors: Errors) -> None:
     errors += [required(f"{path}.{field}") for field in ("resource", "name", "uid") if not row.get(field)]
 
 
-def _identity(row: Object) -> dict[str, str]:
-    """Formats a device's identity like Kubernetes."""
-    shown = {"Driver": "driver", "Pool": "pool", "Device": "device", "ShareID": "shareID"}
-    return {name: row.get(field) or "" for name, field in shown.items()}
-
-
 def _allocated(status: Object) -> list[dict[str, str]]:
     results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
-    return [_identity(row) for row in results]
+    return [identity(row) for row in results]
 
 
 def _drop_deallocated(status: Object, stored: Object) -> None:
@@ -229,7 +221,7 @@ def _drop_deallocated(status: Object, stored: Object) -> None:
     kept = _allocated(status)
     gone = [allocated for allocated in _allocated(stored) if allocated not in kept]
     rows = status.get("devices") or []
-    left = [row for row in rows if _identity(row) not in gone]
+    left = [row for row in rows if identity(row) not in gone]
     if left:
         status["devices"] = left
     else:
@@ -242,28 +234,14 @@ def _template_metadata(given: Object, path: str, errors: Errors) -> None:
     nothing_else(given, path, errors)
 
 
-def _device(row: Object, path: str, errors: Errors) -> None:
-    driver_name(row.get("driver", ""), f"{path}.driver", errors)
-    pool_name(row.get("pool", ""), f"{path}.pool", errors)
-    label(row.get("device", ""), f"{path}.device", errors)
-
-
-def _devices(rows: list[Object], allocated: list[dict[str, str]], errors: Errors) -> None:
-    for at, row in enumerate(rows):
-        path = f"status.devices[{at}]"
-        _device(row, path, errors)
-        if _identity(row) not in allocated:
-            errors.append(invalid(path, _identity(row), "must be an allocated device in the claim"))
-        conditions(row.get("conditions") or (), f"{path}.conditions", errors)
-
-
 def _allocation(allocation: Object, known: dict[str, set[str]], errors: Errors) -> None:
     devices, path = allocation.get("devices") or {}, "status.allocation.devices"
 
     def result(row: Object, where: str, found: Errors) -> None:
         _reference(row.get("request", ""), known, f"{where}.request", found)
-        _device(row, where, found)
+        named_device(row, where, found)
         binding_conditions(row, where, found)
+        share(row, where, found)
 
     def config(row: Object, where: str, found: Errors) -> None:
         source = row.get("source", "")
