@@ -121,7 +121,7 @@ async def test_the_body_of_a_client_without_rights_is_not_waited_for(server: Api
 
 
 async def test_a_request_whose_body_stalls_is_aborted(server: ApiServer, tmp_path: Path) -> None:
-    server.front.patience_s = 0.05
+    server.front.timeout_s = 0.05
     tls = tls_of(server, server.pki.admin, tmp_path)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.front.port, ssl=tls)
     writer.write(b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: 30\r\n\r\n{" % MAPS.encode())

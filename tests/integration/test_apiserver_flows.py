@@ -212,7 +212,7 @@ async def test_long_work_does_not_wait_for_a_connection_that_stays_open(server: 
     session = asyncio.create_task(server.handle(Request("POST", path, {}, {}, user=ADMIN)))
     await opened.wait()
     lane = core.parts.long_responses
-    lane._patience_s = 600
+    lane._timeout_s = 600
     async with asyncio.timeout(60):
         await lane.wait(Request("GET", "/api/v1/pods", {}, {}, user=ADMIN, patient=True))
     session.cancel()

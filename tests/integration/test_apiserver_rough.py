@@ -254,7 +254,7 @@ async def caught_up(server: ApiServer) -> None:
 async def test_a_watcher_that_never_reads_is_closed_and_delays_no_other(
     server: ApiServer, context: ssl.SSLContext, admin: aiohttp.ClientSession
 ) -> None:
-    server.front.patience_s = 0.2
+    server.front.timeout_s = 0.2
     reader, writer = await dial(server, context)
     request = f"GET {MAPS}?watch=true&resourceVersion={server.config.store.revision} HTTP/1.1\r\nHost: x\r\n\r\n"
     writer.write(request.encode())

@@ -245,7 +245,7 @@ async def test_a_hanging_recommender_is_distinguished_from_a_stopped_one(
         await reader.read()
         writer.close()
 
-    monkeypatch.setattr("podfit.cli.explaining.recommender_queries.PATIENCE_S", 0.1)
+    monkeypatch.setattr("podfit.cli.explaining.recommender_queries.TIMEOUT_S", 0.1)
     vpa = await cluster.vpa("web", "web")
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"

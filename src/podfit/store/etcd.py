@@ -54,7 +54,7 @@ class EtcdStore(View):
         await self._wire.connect()
         try:
             async with asyncio.timeout(self._open_timeout_s):
-                await self._load_with_patience()
+                await self._load_with_retries()
         except BaseException as error:
             await self._wire.close()
             if isinstance(error, TimeoutError):
@@ -133,7 +133,7 @@ class EtcdStore(View):
         with contextlib.suppress(StoreError):  # it expires by itself, only later
             await self._wire.revoke(lease)
 
-    async def _load_with_patience(self) -> None:
+    async def _load_with_retries(self) -> None:
         while True:
             try:
                 await self._load()
@@ -165,7 +165,7 @@ class EtcdStore(View):
                     "etcd store: changes after revision %d are no longer available, reading everything again",
                     self.revision,
                 )
-                await self._load_with_patience()
+                await self._load_with_retries()
             except StoreError as error:
                 log.warning("etcd store: watch interrupted: %s", error)
             await self._clock.sleep(self._backoff.next("watch"))

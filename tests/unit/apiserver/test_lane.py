@@ -22,9 +22,9 @@ def steps(log: list[str], word: str, count: int) -> Iterator[None]:
         yield
 
 
-def lane(patience_s: float = 60.0) -> LongResponses:
+def lane(timeout_s: float = 60.0) -> LongResponses:
     """Each step is a slice."""
-    return LongResponses(RealClock(), slice_s=0.0, patience_s=patience_s)
+    return LongResponses(RealClock(), slice_s=0.0, timeout_s=timeout_s)
 
 
 async def answer(tested: LongResponses, log: list[str], name: str, count: int) -> None:
@@ -67,7 +67,7 @@ async def test_long_work_waits_while_a_short_request_is_answered() -> None:
 
 
 async def test_short_requests_without_end_do_not_stop_long_work() -> None:
-    tested, log = lane(patience_s=0.0), []
+    tested, log = lane(timeout_s=0.0), []
     tested.enter()
     await answer(tested, log, "long", 5)
     assert len(log) == 5
@@ -84,7 +84,7 @@ async def test_the_turn_of_a_cancelled_client_passes_to_the_next_one() -> None:
 
 
 async def test_a_request_is_counted_as_short_once() -> None:
-    tested = lane(patience_s=0.0)
+    tested = lane(timeout_s=0.0)
     asked = request()
     tested.enter()
     await tested.run(asked, steps([], "a", 3))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from podfit.agent.actuation.actuator import Actuator
     from podfit.agent.pods.ledger import Ledger
 
-PATIENCE_S = 0.1
+GRACE_S = 0.1
 """If the confirmation arrives within this time, no condition is reported: it would be removed at once."""
 
 
@@ -82,6 +82,6 @@ class Confirmation:
         record.story.add("not actuated", "the runtime refused the resize")
 
 
-def patience_s(record: PodRecord, now: float) -> float:
+def grace_left_s(record: PodRecord, now: float) -> float:
     """The seconds for which a missing confirmation is not reported; `now` is monotonic."""
-    return 0.0 if record.unconfirmed_since is None else record.unconfirmed_since + PATIENCE_S - now
+    return 0.0 if record.unconfirmed_since is None else record.unconfirmed_since + GRACE_S - now

@@ -132,7 +132,7 @@ class Allocator:
 
     async def _periodic(self) -> None:
         delay = min(self._config.retry_s, 2.0**self._failures) if self._failures else self._config.retry_s
-        silent_s = self._allocations.freeing.patience_s(self._pending)
+        silent_s = self._allocations.freeing.grace_left_s(self._pending)
         await self._clock.sleep(delay if silent_s is None else min(delay, silent_s))
         self._timer = None
         self.retry("periodic_retry")

@@ -17,7 +17,7 @@ from podfit.api.resize.states import Allocated
 from podfit.api.resize.verdicts import Shortage
 from podfit.kit.clock import Clock
 
-PATIENCE_S = 1.0
+GRACE_S = 1.0
 """After this time a resize that waits for a decrease is reported as pending."""
 
 
@@ -50,7 +50,7 @@ class Freeing:
             self._silent.pop(uid, None)
             return False
         now = self._clock.monotonic()
-        if now < self._silent.setdefault(uid, now + PATIENCE_S):
+        if now < self._silent.setdefault(uid, now + GRACE_S):
             return True
         del self._silent[uid]
         return False
@@ -67,7 +67,7 @@ class Freeing:
         record = self._records.get(uid)
         return record is not None and record.holds and record.failed is not allocated and not record.restarting
 
-    def patience_s(self, pending: Collection[str]) -> float | None:
+    def grace_left_s(self, pending: Collection[str]) -> float | None:
         """The seconds until the first unreported resize is reported; None if there is none."""
         for uid in self._silent.keys() - pending:
             del self._silent[uid]

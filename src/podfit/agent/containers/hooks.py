@@ -16,7 +16,7 @@ from podfit.api.objects import Object
 from podfit.api.status import go_quote
 from podfit.kit.clock import Clock
 
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0
 
 
 class Hooks:
@@ -66,7 +66,7 @@ class Hooks:
         ips = record.state.ips if record.state is not None else ()
         host = ask.get("host") or (ips[0] if ips else "127.0.0.1")
         try:
-            await get_status(ask, host, port_number(ask.get("port"), container), _PATIENCE_S, LIFECYCLE_AGENT)
+            await get_status(ask, host, port_number(ask.get("port"), container), _TIMEOUT_S, LIFECYCLE_AGENT)
         except (NoAnswer, ValueError) as error:
             return str(error)
         return ""

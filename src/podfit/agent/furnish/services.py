@@ -44,11 +44,11 @@ class Services:
     async def run(self) -> None:
         await self._cache.run()
 
-    async def known(self, patience_s: float) -> None:
+    async def known(self, timeout_s: float) -> None:
         """Waits until the Services were read, but no longer than the timeout, because a server may refuse to list
         them."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(timeout_s):
                 await self._cache.ready.wait()
 
     def _on_change(self, before: Object | None, after: Object | None) -> None:

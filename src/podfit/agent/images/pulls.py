@@ -27,7 +27,7 @@ from podfit.kit.process.oserrors import system_words
 
 log = logging.getLogger(__name__)
 
-_PATIENCE_S = 0.05
+_REPORT_AFTER_S = 0.05
 """An image that is present is found within this time; a pull continues in the background."""
 _PULL_FAILED_S = 1.0
 """The time for which a failed pull is reported as ErrImagePull before it is reported as ImagePullBackOff."""
@@ -85,7 +85,7 @@ class ImagePulls:
         job = f"image:{name}:{volume}"
         if (name, image) not in record.images and not record.jobs.running(job):
             record.jobs.start(job, self._fetch(record, name, volume), self._core.tasks)
-            await record.jobs.wait(job, _PATIENCE_S)
+            await record.jobs.wait(job, _REPORT_AFTER_S)
         return record.images.get((name, image))
 
     def used(self, record: PodRecord, container: Object) -> None:

@@ -89,12 +89,12 @@ class Departures:
             return MigrationStep(FAILED, "the VM does not run")
         self._events.emit(record.pod, NORMAL, "Migrating", f"Migrating to node {migration.target}")
         record.story.add("migrating", migration.target)
-        patience = self._clock.monotonic() + PREPARE_S
+        deadline = self._clock.monotonic() + PREPARE_S
         while True:
             try:
                 return MigrationStep(OFFERED, offer=await self._steps.runtime(record).offer(container.id))
             except RuntimeSilent as error:
-                if self._clock.monotonic() > patience:
+                if self._clock.monotonic() > deadline:
                     return MigrationStep(FAILED, str(error))
             except (RuntimeFailure, OSError) as error:
                 return MigrationStep(FAILED, str(error))

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 CSR = kind_named("CertificateSigningRequest")
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 _RENEW_BEFORE = timedelta(days=7)
-_PATIENCE_S = 900.0
+_TIMEOUT_S = 900.0
 _WATCH_AGAIN_S = 2.0
 _NOTICE_S, _NOTICE_MOST_S = 5.0, 60.0
 """When the first line about the pending request is logged; the intervals between the next ones double up to the second
@@ -126,12 +126,12 @@ class _Waiting:
     async def certificate(self) -> bytes:
         events = asyncio.ensure_future(self._notice())
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_TIMEOUT_S):
                 while (found := await self._issued()) is None:
                     await asyncio.sleep(_WATCH_AGAIN_S)
                 return found
         except TimeoutError:
-            minutes = _PATIENCE_S / 60
+            minutes = _TIMEOUT_S / 60
             raise JoinRefused(f"no certificate for node {self._node} in {minutes:.0f} min: {self.missing}") from None
         finally:
             events.cancel()

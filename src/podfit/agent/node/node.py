@@ -167,10 +167,10 @@ class NodeKeeper:
         """Watches changes by others to the Node: its labels, and resources added to it."""
         await self._own.run()
 
-    async def wait_for_range(self, patience_s: float) -> None:
+    async def wait_for_range(self, timeout_s: float) -> None:
         """Waits until the Node has a range for its pods, or is unlikely to get one."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(timeout_s):
                 await self._ranged.wait()
 
     def _on_change(self, before: Object | None, after: Object | None) -> None:

@@ -13,7 +13,7 @@ from podfit.client.rest import Client
 from podfit.client.transport import Unreachable
 
 _NODE = kind_named("Node")
-_PATIENCE_S = 3.0
+_TIMEOUT_S = 3.0
 
 
 class NodeInUse(Exception):
@@ -25,7 +25,7 @@ async def refuse_second(access: Access, node: str) -> None:
 
     Any other server there proves nothing; otherwise a pod could keep the agent from starting. If the API server is
     unreachable, the agent starts anyway: it has pods to manage."""
-    client = Client(access.transport(f"podfit-agent-{node}", timeout_s=_PATIENCE_S))
+    client = Client(access.transport(f"podfit-agent-{node}", timeout_s=_TIMEOUT_S))
     try:
         place = _place(await client.get(_NODE, "", node))
     except (ApiError, Unreachable):
@@ -49,7 +49,7 @@ def _place(node: Object) -> tuple[str, int] | None:
 async def _proves_to_be(node: str, place: tuple[str, int], ca: bytes) -> bool:
     tls = ssl.create_default_context(cadata=ca.decode())
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             _, writer = await asyncio.open_connection(*place, ssl=tls, server_hostname=node)
     except (OSError, TimeoutError):
         return False

@@ -17,7 +17,7 @@ from podfit.kit.clock import Clock
 log = logging.getLogger(__name__)
 
 EVERY_S = 5.0
-PATIENCE_S = 30.0
+DOWN_AFTER_S = 30.0
 DOWN = "container runtime is down"
 
 
@@ -37,7 +37,7 @@ class RuntimeWatch:
             self._answered = self._clock.monotonic()
         except RuntimeFailure:
             silent = self._clock.monotonic() - self._answered
-            problem = DOWN if silent >= PATIENCE_S else self._node.problem
+            problem = DOWN if silent >= DOWN_AFTER_S else self._node.problem
         if problem == self._node.problem:
             return
         log.warning("node %s: %s", self._node.name, problem or "the container runtime is ready")

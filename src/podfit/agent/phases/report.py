@@ -12,7 +12,7 @@ from podfit.reconcile.result import DONE, Requeue, earliest
 async def report(pod: PodContext) -> Outcome:
     await pod.report(pod.next.initialized or pod.initialized)
     pod.parts.resizing.allocator.recount(pod.record)
-    patience_s = confirmation.patience_s(pod.record, pod.parts.core.clock.monotonic())
-    outcome = requeue(max(0.0, patience_s), "a resize is not confirmed yet")
+    grace_left_s = confirmation.grace_left_s(pod.record, pod.parts.core.clock.monotonic())
+    outcome = requeue(max(0.0, grace_left_s), "a resize is not confirmed yet")
     left_s = deadline_s(pod)
     return earliest(outcome, DONE if left_s is None else Requeue(left_s, "the pod's deadline"))

@@ -26,7 +26,7 @@ from podfit.kit.concurrency.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 2.0
+RAISE_TIMEOUT_S = 2.0
 """If the limit is not raised within this time, the condition reports that."""
 CALM_SHARE = 0.9
 """A container stays near its limit until its usage is below this fraction of the threshold."""
@@ -105,7 +105,7 @@ class Reflex:
                 self._set_near(record, container, True)
                 await self._report(record, decide.near(container, used))
                 self._announce(record, container, used)
-                await self._clock.sleep(PATIENCE_S)
+                await self._clock.sleep(RAISE_TIMEOUT_S)
                 await self._stuck(record, container)
                 await self._runtime.memory_below(record.uid, container.id, int(threshold(container.limit) * CALM_SHARE))
                 was_near = True

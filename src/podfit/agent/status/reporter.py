@@ -29,7 +29,7 @@ class Reporter:
         """Builds and writes the status. True if a write was necessary."""
         limits, pod_limits = await actual_limits(self._core.runtime, snapshot)
         termination = record.termination
-        unconfirmed_s = confirmation.patience_s(record, self._core.clock.monotonic())
+        unconfirmed_s = confirmation.grace_left_s(record, self._core.clock.monotonic())
         over = record.finished or (termination is not None and not snapshot.running)
         reported = record.api_object
         facts = Facts(

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 Handle = Callable[[Request], Awaitable[Response]]
 _IDENTITY = ("impersonate-", "x-remote-")
 _LONG = 128 * 1024
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 _SLICE = 256 * 1024
 _UNREADABLE = (
     *(ValueError, asyncio.IncompleteReadError, web.HTTPException, web.RequestPayloadError, BadHttpMessage),
@@ -51,7 +51,7 @@ class HttpFront:
     ) -> None:
         self._handle, self._authenticator, self._context, self._turns = handle, authenticator, context, turns
         self._listener: HttpListener | None = None
-        self.patience_s = _PATIENCE_S
+        self.timeout_s = _TIMEOUT_S
         """How long a client may leave available stream data unread."""
 
     @property
@@ -96,7 +96,7 @@ class HttpFront:
         if response.pieces is None and len(response.body) < _LONG:
             return _closing(http, _short(http, response))
         try:
-            return await send_long(http, response, self.patience_s)
+            return await send_long(http, response, self.timeout_s)
         finally:
             if response.on_sent is not None:
                 response.on_sent()
@@ -119,7 +119,7 @@ class HttpFront:
             headers,
             user=user or ANONYMOUS,
             upgrade=http,
-            arriving=partial(_body, http, self.patience_s) if http.body_exists else None,
+            arriving=partial(_body, http, self.timeout_s) if http.body_exists else None,
             client=user.name if named else f"{ANONYMOUS.name} {http.remote}",
         )
 
@@ -144,7 +144,7 @@ class HttpFront:
         answer.content_type = response.content_type
         answer.enable_chunked_encoding()
         await answer.prepare(http)
-        outlet = _ChunkWriter(http, answer, self.patience_s)
+        outlet = _ChunkWriter(http, answer, self.timeout_s)
         if (write_to := getattr(stream, "write_to", None)) is not None:
             write_to(outlet.take)
         try:
@@ -166,8 +166,8 @@ class _ChunkWriter:
     otherwise.
     """
 
-    def __init__(self, http: web.BaseRequest, answer: web.StreamResponse, patience_s: float) -> None:
-        self._http, self._answer, self._patience_s = http, answer, patience_s
+    def __init__(self, http: web.BaseRequest, answer: web.StreamResponse, timeout_s: float) -> None:
+        self._http, self._answer, self._timeout_s = http, answer, timeout_s
         self._taken: list[bytes] = []
         self._size = 0
 
@@ -205,7 +205,7 @@ class _ChunkWriter:
         self.flush_held()
         # Data is written in slices, because a TLS connection buffers all of a write before it applies back-pressure.
         for start in range(0, len(piece), _SLICE):
-            async with asyncio.timeout(self._patience_s):
+            async with asyncio.timeout(self._timeout_s):
                 await self._answer.write(piece[start : start + _SLICE])
 
 
@@ -263,9 +263,9 @@ def too_large() -> ApiError:
     )
 
 
-async def _body(http: web.BaseRequest, patience_s: float) -> bytes:
+async def _body(http: web.BaseRequest, timeout_s: float) -> bytes:
     try:
-        async with asyncio.timeout(patience_s):
+        async with asyncio.timeout(timeout_s):
             return await http.read()
     except web.HTTPRequestEntityTooLarge:
         raise too_large() from None

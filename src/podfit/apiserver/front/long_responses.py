@@ -16,14 +16,14 @@ from podfit.kit.clock import Clock
 from podfit.kit.concurrency.fair_lock import FairLock
 
 SLICE_S = 0.001
-_PATIENCE_S = 0.008
+_TIMEOUT_S = 0.008
 _TURNS_BETWEEN = 4
 Turn = asyncio.Future[None]
 
 
 class LongResponses:
-    def __init__(self, clock: Clock, slice_s: float = SLICE_S, patience_s: float = _PATIENCE_S) -> None:
-        self._monotonic, self._slice_s, self._patience_s = clock.monotonic, slice_s, patience_s
+    def __init__(self, clock: Clock, slice_s: float = SLICE_S, timeout_s: float = _TIMEOUT_S) -> None:
+        self._monotonic, self._slice_s, self._timeout_s = clock.monotonic, slice_s, timeout_s
         self._short = 0
         self._quiet: Turn | None = None
         self._lock, self.turns = FairLock(), Turns(clock)
@@ -84,7 +84,7 @@ class LongResponses:
             return
         loop = asyncio.get_running_loop()
         quiet = self._quiet = loop.create_future()
-        timer = loop.call_later(self._patience_s, _wake, quiet)
+        timer = loop.call_later(self._timeout_s, _wake, quiet)
         try:
             await quiet
         finally:

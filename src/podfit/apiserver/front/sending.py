@@ -38,7 +38,7 @@ def put_headers(answer: web.StreamResponse, response: Response) -> None:
         headers.add(key, value)
 
 
-async def send_long(http: web.BaseRequest, response: Response, patience_s: float) -> web.StreamResponse:
+async def send_long(http: web.BaseRequest, response: Response, timeout_s: float) -> web.StreamResponse:
     pieces = response.pieces if response.pieces is not None else [response.body]
     size = sum(map(len, pieces))
     answer = web.StreamResponse(status=response.status)
@@ -52,7 +52,7 @@ async def send_long(http: web.BaseRequest, response: Response, patience_s: float
     else:
         answer.content_length = size
     try:
-        async with asyncio.timeout(patience_s + size / _SLOWEST):
+        async with asyncio.timeout(timeout_s + size / _SLOWEST):
             await answer.prepare(http)
             await _write(answer, pieces, compressor)
             await answer.write_eof()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from podfit.api.status import ApiError, go_quote
 from podfit.store.backend import Store
 
-PATIENCE_S = 3.0
+TIMEOUT_S = 3.0
 
 
 def unsigned(text: str) -> tuple[int, str]:
@@ -29,7 +29,7 @@ async def wait_until(store: Store, revision: int) -> None:
     """Waits until the view has `revision`; 504 on timeout."""
     if store.revision >= revision:
         return
-    if not await store.wait_for(revision, PATIENCE_S):
+    if not await store.wait_for(revision, TIMEOUT_S):
         raise too_large(revision, store.revision)
 
 

@@ -25,7 +25,7 @@ from podfit.kit.process.oserrors import system_words
 
 NEEDED = ("aiohttp", "uvloop", "msgspec", "cryptography", "numpy", "sortedcontainers", "yaml", "jwt", "re2")
 FILES, INSTANCES = 1024, 64
-PATIENCE_S = 2.0
+TIMEOUT_S = 2.0
 
 
 def python_version(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
@@ -151,7 +151,7 @@ def _podfit_at(host: str, number: int) -> str:
     blind = ssl.create_default_context()
     blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
     try:
-        with urllib.request.urlopen(where, timeout=PATIENCE_S, context=blind) as answer:
+        with urllib.request.urlopen(where, timeout=TIMEOUT_S, context=blind) as answer:
             version = str(json.loads(answer.read(1 << 16)).get("gitVersion"))
     except (OSError, ValueError, AttributeError, http.client.HTTPException):
         return ""

@@ -26,7 +26,7 @@ from podfit.kit.web.addresses import free_port
 from podfit.meter.meter import MeterConfig
 
 FIRST_VISIT_S, BETWEEN_VISITS_S = 8.0, 16.0
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 class Stage:
@@ -66,7 +66,7 @@ class Stage:
         await self._tasks.stop()
         with contextlib.suppress(ApiError, Unreachable, TimeoutError):
             await self._clear()
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 while any(agent.records for agent in self.up.agents):
                     await asyncio.sleep(0.05)
         await self.up.stop()
@@ -76,7 +76,7 @@ class Stage:
         if await self.client.find(NAMESPACES, "", NAMESPACE) is None:
             return
         await self.client.delete(NAMESPACES, "", NAMESPACE)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while await self.client.find(NAMESPACES, "", NAMESPACE) is not None:
                 await asyncio.sleep(0.1)
 

@@ -21,7 +21,7 @@ from podfit.vpa.recommender.serving.explain import LISTENS, SETTINGS
 SERVICE = "/api/v1/namespaces/kube-system/services/http:vpa-recommender:8942/proxy"
 UPDATER = "/api/v1/namespaces/kube-system/services/http:vpa-updater:8943/proxy"
 HERE = ("127.0.0.1", "::1", "localhost")
-PATIENCE_S = 2.0
+TIMEOUT_S = 2.0
 
 
 async def recommender_explanation(
@@ -59,11 +59,11 @@ async def _here(url: str, path: str) -> tuple[dict[str, Any] | None, str]:
     import aiohttp
 
     try:
-        timeout = aiohttp.ClientTimeout(total=PATIENCE_S)
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url + path) as answer:
             found = await answer.json() if answer.status == 200 else None
     except TimeoutError:
-        return None, f"The recommender at {url} did not answer within {PATIENCE_S:g} s: it is busy or hangs."
+        return None, f"The recommender at {url} did not answer within {TIMEOUT_S:g} s: it is busy or hangs."
     except (aiohttp.ClientError, ValueError):
         return None, f"The recommender at {url} does not answer: nothing listens there."
     return (

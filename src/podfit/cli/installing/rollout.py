@@ -15,11 +15,11 @@ _WEBHOOK_NAME = "vpa-webhook-config"
 _PAUSE_S = 1.0
 
 
-async def works(client: Client, bodies: list[Object], report: Callable[[str], None], patience_s: float) -> bool:
+async def works(client: Client, bodies: list[Object], report: Callable[[str], None], timeout_s: float) -> bool:
     """Waits until everything runs; reports each problem once. False on timeout."""
     reported: set[str] = set()
     try:
-        async with asyncio.timeout(patience_s):
+        async with asyncio.timeout(timeout_s):
             while obstacles := await _obstacles(client, bodies):
                 for obstacle in obstacles:
                     if obstacle not in reported:

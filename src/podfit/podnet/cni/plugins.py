@@ -12,7 +12,7 @@ import msgspec
 
 from podfit.podnet.failures import NetworkFailure
 
-_PATIENCE_S = 120.0
+_TIMEOUT_S = 120.0
 """A plugin that hangs is killed after this time: its pod waits with the reason; other pods are not affected."""
 
 
@@ -45,10 +45,10 @@ async def run_plugin(
     except OSError as error:
         raise NetworkFailure(f"{what}: {error.strerror}: {program}") from error
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             output, errors = await process.communicate(msgspec.json.encode(config))
     except TimeoutError as error:
-        raise NetworkFailure(f"{what}: no answer within {_PATIENCE_S:g} s") from error
+        raise NetworkFailure(f"{what}: no answer within {_TIMEOUT_S:g} s") from error
     finally:
         if process.returncode is None:
             process.kill()

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 GROUP = 512
 GROUP_BYTES = 8 << 20
-PATIENCE_S = 0.001
+YIELD_EVERY_S = 0.001
 PAUSE_S = 0.00002
 FULL = "the store cannot be written: the disk is full"
 LOOK_S = 2.0
@@ -83,7 +83,7 @@ class SqliteStore(View):
         self._idle = asyncio.Event()
         self._scheduled = self._in_flight = False
         self._inline = inline or InlineCalls()
-        self._courtesy: asyncio.TimerHandle | None = None
+        self._yield_timer: asyncio.TimerHandle | None = None
         self._usual = (self._limit, self._limit_bytes)
         self._full = self._clearing = False
         self._grown = 0
@@ -170,7 +170,7 @@ class SqliteStore(View):
             self._settle(group, error)
             return
         self._jobs.put(group)
-        self._courtesy = self._loop.call_later(PATIENCE_S, self._yield_lock)
+        self._yield_timer = self._loop.call_later(YIELD_EVERY_S, self._yield_lock)
 
     def _yield_lock(self) -> None:
         """Yields the interpreter lock to the thread while a group is being written.
@@ -179,7 +179,7 @@ class SqliteStore(View):
         woken up; the thread's request for the lock then starts over. Without this, writes stalled for seconds.
         """
         time.sleep(PAUSE_S)
-        self._courtesy = self._loop.call_later(PATIENCE_S, self._yield_lock)
+        self._yield_timer = self._loop.call_later(YIELD_EVERY_S, self._yield_lock)
 
     def _next_group(self) -> CommitGroup:
         group, size = CommitGroup(compacted=self.compacted), 0
@@ -235,9 +235,9 @@ class SqliteStore(View):
 
     def _settle(self, group: CommitGroup, error: Exception | None) -> None:
         self._in_flight = False
-        if self._courtesy is not None:
-            self._courtesy.cancel()
-            self._courtesy = None
+        if self._yield_timer is not None:
+            self._yield_timer.cancel()
+            self._yield_timer = None
         if isinstance(error, DiskFull):
             self._decide_again(group)
         elif error is not None:

@@ -79,9 +79,9 @@ class Departures:
         """Ensures that no resize is in progress: QEMU would refuse a device plugged during a migration."""
         if container.state != RUNNING:
             raise CannotMove(f"the VM is {container.state}, not running")
-        patience = asyncio.get_running_loop().time() + RESIZE_S
+        deadline = asyncio.get_running_loop().time() + RESIZE_S
         while container.update is not None:
-            if asyncio.get_running_loop().time() > patience:
+            if asyncio.get_running_loop().time() > deadline:
                 raise CannotMove(f"a resize to {container.update.target} is in progress: {container.update.problem}")
             await asyncio.sleep(_LOOK_S)
 
@@ -172,8 +172,8 @@ class Departures:
         move = self._moves.get(container.id)
         if move is not None and move is not asyncio.current_task():
             await asyncio.wait({move})
-        patience = asyncio.get_running_loop().time() + UNDEFINED_S
-        while not container.moved and asyncio.get_running_loop().time() < patience:
+        deadline = asyncio.get_running_loop().time() + UNDEFINED_S
+        while not container.moved and asyncio.get_running_loop().time() < deadline:
             with suppress(LibvirtFailed):
                 if await self._has_left(container):
                     await self._concluded(container)

@@ -79,11 +79,11 @@ class Online:
         except AgentFailed as error:
             return await self._ask_balloon(unused_mib, expected_mib, str(error))
 
-    async def by_agent(self, patience_s: float | None = None) -> Found:
-        """Determines, by the agent, how much memory the guest does not use. `patience_s`: how long the guest may take
+    async def by_agent(self, timeout_s: float | None = None) -> Found:
+        """Determines, by the agent, how much memory the guest does not use. `timeout_s`: how long the guest may take
         to use it; None for the default. Raises AgentFailed."""
-        patience_s = SEEN_S if patience_s is None else patience_s
-        deadline, size, seen = time.monotonic() + patience_s, await self._agent.block_size(), False
+        timeout_s = SEEN_S if timeout_s is None else timeout_s
+        deadline, size, seen = time.monotonic() + timeout_s, await self._agent.block_size(), False
         while True:
             live = await self._machine.live()
             # Read after the devices: a block that the guest already shows may belong to none of them, but not vice

@@ -33,7 +33,7 @@ WELL_KNOWN: dict[str, Kind] = {
     )
 }
 PAGE = 500
-PATIENCE_S = 5.0
+TIMEOUT_S = 5.0
 """A start that takes longer than this is logged."""
 Trim = Callable[[Object], Object]
 
@@ -88,7 +88,7 @@ class Caches:
             self.tasks.start(cache.run(), f"cache of {cache.kind.plural}")
         waiting = asyncio.ensure_future(self._all_ready())
         try:
-            await asyncio.wait({waiting}, timeout=PATIENCE_S)
+            await asyncio.wait({waiting}, timeout=TIMEOUT_S)
             if not waiting.done():
                 kinds = sorted({cache.kind.plural for cache in self.caches if not cache.ready.is_set()})
                 log.warning("the API server does not list %s yet; retrying", ", ".join(kinds))

@@ -67,7 +67,7 @@ from podfit.vpa.serve.requests import measured
 
 log = logging.getLogger(__name__)
 
-HISTORY_PATIENCE_S = 30.0
+HISTORY_TIMEOUT_S = 30.0
 """How long the first pass waits for the history; after that, loading continues in parallel."""
 STALE_S, STALE_PASSES = 300.0, 5
 """The minimum time, and the number of passes, for which a container may be without a new sample."""
@@ -165,7 +165,7 @@ class Recommender:
         await self._load_vpas()
         self.feed.start()
         loading = self._tasks.start(self.past.load(), "history")
-        await asyncio.wait({loading}, timeout=HISTORY_PATIENCE_S if not self.past.missing else 0)
+        await asyncio.wait({loading}, timeout=HISTORY_TIMEOUT_S if not self.past.missing else 0)
 
     async def stop(self) -> None:
         try:
@@ -286,14 +286,14 @@ class Recommender:
         self, vpa: Vpa, sizes: dict[str, Estimate], scaled: Mapping[str, str], now: Seconds, starved: Condition
     ) -> tuple[Seen, Outcome]:
         config, spans = self.cluster.config, spans_of(vpa)
-        patience = max(STALE_S, STALE_PASSES * self.config.recommender_interval)
+        stale_s = max(STALE_S, STALE_PASSES * self.config.recommender_interval)
         killed = [name for name in spans if (vpa.id[0], name) in self.usage.killed] if self.usage.killed else ()
-        kept = kept_containers(vpa, spans, self._started - patience, config, killed, bool(self.past.missing))
+        kept = kept_containers(vpa, spans, self._started - stale_s, config, killed, bool(self.past.missing))
         loans = self.feed.similar.loans(vpa, spans, sizes, self.plugin_of, now)
         kept = kept.difference(loans)
         if loans:
             self._loans[vpa.id] = loans
-        missing = missing_samples(self.cluster, vpa, spans, sizes, kept, now - patience, loans)
+        missing = missing_samples(self.cluster, vpa, spans, sizes, kept, now - stale_s, loans)
         since = missing_since(vpa, missing, now) if missing.never or self.usage.missing else ""
         sized = {*sizes, *kept, *loans} if kept or loans else sizes
         extra = extra_conditions(
@@ -301,7 +301,7 @@ class Recommender:
             trust=trust_of(spans, sized, config, self.past.minutes_beyond(vpa)),
             low_below=self.config.low_confidence_below,
             fetching=self.past.missing,
-            metrics=metrics_gone(vpa, missing, self.usage.missing, since, now - patience),
+            metrics=metrics_gone(vpa, missing, self.usage.missing, since, now - stale_s),
             scaled=scaled,
             starved=starved,
             winner=self._losers.get(vpa.id, ""),

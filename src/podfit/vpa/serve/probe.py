@@ -15,7 +15,7 @@ from podfit.client import Client
 
 MUTATING = kind_named("MutatingWebhookConfiguration")
 NAME = "vpa-webhook-config"
-PATIENCE_S = 1.0
+TIMEOUT_S = 1.0
 
 
 async def registered(client: Client) -> tuple[str, bytes]:
@@ -35,11 +35,11 @@ async def silence(url: str, authority: bytes) -> str:
     try:
         context = ssl.create_default_context(cadata=authority.decode() or None)
         connector = aiohttp.TCPConnector(ssl=context)
-        async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession(connector=connector) as session:
+        async with asyncio.timeout(TIMEOUT_S), aiohttp.ClientSession(connector=connector) as session:
             async with session.get(url) as answer:
                 await answer.read()
                 return "" if answer.status < 500 else f"it answers with status {answer.status}"
     except TimeoutError:
-        return f"no answer within {PATIENCE_S:g} s"
+        return f"no answer within {TIMEOUT_S:g} s"
     except (aiohttp.ClientError, OSError, ValueError) as error:
         return str(error) or type(error).__name__

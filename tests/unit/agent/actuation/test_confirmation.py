@@ -7,7 +7,7 @@ import asyncio
 from tests.unit.agent.lab import Lab
 
 from podfit.agent.actuation import confirmation
-from podfit.agent.actuation.confirmation import PATIENCE_S
+from podfit.agent.actuation.confirmation import GRACE_S
 from podfit.agent.runtimes.values import LimitsChange
 
 
@@ -21,12 +21,12 @@ async def test_an_unconfirmed_resize_is_outstanding_and_not_reported_at_first(la
     answer = asyncio.ensure_future(waiting(answered))
     lab.runtime.confirmations.begin("u", answer, lambda: None)
     assert lab.parts.resizing.confirmation.outstanding(record)
-    assert confirmation.patience_s(record, lab.clock.monotonic()) == PATIENCE_S
+    assert confirmation.grace_left_s(record, lab.clock.monotonic()) == GRACE_S
     answered.set()
     await lab.runtime.confirmations.wait("u")
     await asyncio.sleep(0)
     assert not lab.parts.resizing.confirmation.outstanding(record)
-    assert confirmation.patience_s(record, lab.clock.monotonic()) == 0.0
+    assert confirmation.grace_left_s(record, lab.clock.monotonic()) == 0.0
 
 
 async def test_a_refused_resize_is_restored_and_distrusted(lab: Lab) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.agent.lab import Lab, pod
 
-from podfit.agent.allocation.freeing import PATIENCE_S, Freeing
+from podfit.agent.allocation.freeing import GRACE_S, Freeing
 from podfit.api.quantity import Quantity
 from podfit.api.resize.states import Allocated
 from podfit.api.resize.verdicts import Shortage
@@ -27,15 +27,15 @@ def freeing(lab: Lab, milli: int) -> Freeing:
 async def test_a_resize_that_a_decrease_covers_waits_in_silence_but_not_for_long(lab: Lab) -> None:
     made = freeing(lab, 1000)
     assert made.keep_silent("b", SHORT)
-    assert made.patience_s({"b"}) == PATIENCE_S
-    await lab.clock.advance(PATIENCE_S)
+    assert made.grace_left_s({"b"}) == GRACE_S
+    await lab.clock.advance(GRACE_S)
     assert not made.keep_silent("b", SHORT)
 
 
 async def test_a_decrease_that_is_too_small_covers_nothing(lab: Lab) -> None:
     made = freeing(lab, 999)
     assert not made.keep_silent("b", SHORT)
-    assert made.patience_s({"b"}) is None
+    assert made.grace_left_s({"b"}) is None
 
 
 async def test_a_decrease_that_failed_or_was_applied_covers_nothing(lab: Lab) -> None:
@@ -54,4 +54,4 @@ async def test_a_pod_does_not_wait_for_its_own_decrease(lab: Lab) -> None:
 async def test_a_resize_that_is_no_longer_pending_is_not_waited_for(lab: Lab) -> None:
     made = freeing(lab, 1000)
     made.keep_silent("b", SHORT)
-    assert made.patience_s(set()) is None
+    assert made.grace_left_s(set()) is None

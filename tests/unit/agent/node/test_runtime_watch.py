@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.agent.node.runtime_watch import DOWN, PATIENCE_S, RuntimeWatch
+from podfit.agent.node.runtime_watch import DOWN, DOWN_AFTER_S, RuntimeWatch
 from podfit.agent.runtimes.cri.failures import not_ready
 from podfit.agent.runtimes.values import RuntimeFailure
 from podfit.cri import api_pb2 as api
@@ -51,7 +51,7 @@ async def test_a_runtime_that_restarts_quickly_leaves_the_node_ready() -> None:
     runtime, node, clock, watch = watched()
     runtime.says = None
     await watch.check()
-    await clock.advance(PATIENCE_S - 1)
+    await clock.advance(DOWN_AFTER_S - 1)
     await watch.check()
     runtime.says = ""
     await watch.check()
@@ -61,7 +61,7 @@ async def test_a_runtime_that_restarts_quickly_leaves_the_node_ready() -> None:
 async def test_a_runtime_that_stays_silent_makes_the_node_not_ready() -> None:
     runtime, node, clock, watch = watched()
     runtime.says = None
-    await clock.advance(PATIENCE_S)
+    await clock.advance(DOWN_AFTER_S)
     await watch.check()
     assert node.published == [DOWN]
 

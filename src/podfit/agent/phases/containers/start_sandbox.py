@@ -11,7 +11,7 @@ from podfit.agent.phases.resize.settle import settle
 from podfit.agent.runtimes.values import RuntimeFailure
 from podfit.reconcile.result import DONE, Requeue
 
-_PATIENCE_S = 0.1
+_REPORT_AFTER_S = 0.1
 
 
 async def start_sandbox(pod: PodContext) -> Outcome:
@@ -40,7 +40,7 @@ async def _create(pod: PodContext) -> None:
     """Status is written only if this takes longer than 100 ms or fails: a fast start costs one write, not two."""
     work = asyncio.ensure_future(pod.parts.containers.sandboxes.create(pod.record, pod.snapshot))
     try:
-        await asyncio.wait({work}, timeout=_PATIENCE_S)
+        await asyncio.wait({work}, timeout=_REPORT_AFTER_S)
         if not work.done():
             await pod.report(pod.next.initialized)
         await work

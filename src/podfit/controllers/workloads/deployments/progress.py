@@ -164,7 +164,7 @@ def _progress(
     if not _has_deadline(deployment):
         conditions.drop(_PROGRESSING)
         return None
-    patience = int(deployment["spec"].get("progressDeadlineSeconds", 600))
+    deadline_s = int(deployment["spec"].get("progressDeadlineSeconds", 600))
     before = conditions.get(_PROGRESSING) or {}
     done = before.get("reason") == _COMPLETE
     if done and counts["replicas"] == counts["updatedReplicas"]:
@@ -175,10 +175,10 @@ def _progress(
         return None
     if _moved(deployment, counts):
         _progresses(conditions, deployment, new)
-        return now + patience
+        return now + deadline_s
     if not before or done or before.get("reason") == _TIMED_OUT:
         return None
-    deadline = parse_rfc3339(before.get("lastUpdateTime") or before["lastTransitionTime"]) + patience
+    deadline = parse_rfc3339(before.get("lastUpdateTime") or before["lastTransitionTime"]) + deadline_s
     if now > deadline:
         conditions.set(_PROGRESSING, "False", _TIMED_OUT, f"{_what(deployment, new)} has timed out progressing.")
         return None

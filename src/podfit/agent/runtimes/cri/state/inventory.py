@@ -204,8 +204,8 @@ class Inventory:
     async def _until(true: Callable[[], Awaitable[bool]], what: str) -> None:
         """Queries the runtime until it agrees with the kernel. If the runtime keeps reporting that nothing exited, the
         process was not on this machine: lists will find its exit."""
-        pause, patience = _FIRST_LOOK_S, time.monotonic() + _END_S
-        while time.monotonic() < patience:
+        pause, deadline = _FIRST_LOOK_S, time.monotonic() + _END_S
+        while time.monotonic() < deadline:
             try:
                 if await true():
                     return
@@ -213,7 +213,7 @@ class Inventory:
                 if error.code == "NOT_FOUND":
                     return
                 log.info("%s cannot be read yet: %s", what, error)
-                pause, patience = _LONGEST_LOOK_S, time.monotonic() + _END_S
+                pause, deadline = _LONGEST_LOOK_S, time.monotonic() + _END_S
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_LOOK_S)
 

@@ -18,7 +18,7 @@ from podfit.vpa.recommender.decide.curves.curves import HOUR, SLOT_S, Curves
 from podfit.vpa.recommender.decide.fleet.arena import Ints
 
 MOST_RUNS = 32
-PATIENCE = 2 * HOUR
+UNSIZED_SLOTS = 2 * HOUR
 """Slots after its first sample in which a container may have no size."""
 ABSURD = {CPU: 1e6, "memory": 2.0**60}
 GROUP = 512
@@ -77,7 +77,7 @@ Answer = tuple[NDArray[np.float64], list[Quality], NDArray[np.bool_]]
 
 def _sizes(policy: Policy, series: Series, costs: Costs) -> Answer:
     sizes = sizes_of(policy, series, costs)
-    late = np.isfinite(series.usage[:, : max(0, series.usage.shape[1] - PATIENCE)]).any(1)
+    late = np.isfinite(series.usage[:, : max(0, series.usage.shape[1] - UNSIZED_SLOTS)]).any(1)
     return sizes[:, -1].astype(np.float64), qualities_of(series, sizes), np.asarray(late)
 
 
