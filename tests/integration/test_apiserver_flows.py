@@ -214,5 +214,5 @@ async def test_long_work_does_not_wait_for_a_connection_that_stays_open(server: 
     lane = core.parts.long_responses
     lane._timeout_s = 600
     async with asyncio.timeout(60):
-        await lane.wait(Request("GET", "/api/v1/pods", {}, {}, user=ADMIN, patient=True))
+        await lane.wait(Request("GET", "/api/v1/pods", {}, {}, user=ADMIN, is_long=True))
     session.cancel()

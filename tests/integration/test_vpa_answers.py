@@ -17,7 +17,7 @@ from podfit.api.registry.kinds import POD, VPA, VPA_CHECKPOINT
 from podfit.cli.explaining.autoscalers import explain_vpa
 from podfit.cli.explaining.recommender_queries import noted_url, recommender_explanation
 from podfit.kit.clock import FakeClock
-from podfit.vpa.observe.live_recommendations import HttpAsk
+from podfit.vpa.observe.live_recommendations import HttpQuery
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.recommender.loop import Recommender
 from podfit.vpa.recommender.serving.explain import LISTENS, SETTINGS, explain_objects
@@ -78,7 +78,7 @@ async def test_the_webhook_takes_only_the_answer_of_the_pods_own_autoscaler(
     cluster: Autoscaled, recommender: Recommender
 ) -> None:
     pod = await cluster.admin.get(POD, "default", "web-1-0")
-    asked = HttpAsk(f"http://127.0.0.1:{recommender.http.port}")
+    asked = HttpQuery(f"http://127.0.0.1:{recommender.http.port}")
     try:
         own = await asked(pod, {"metadata": {"name": "web"}})
         another = await asked(pod, {"metadata": {"name": "younger"}})

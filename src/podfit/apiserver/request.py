@@ -46,8 +46,8 @@ class Request(msgspec.Struct):
     """Reads a body that has not arrived yet. It is called only after the client is authorized."""
     client: str = ""
     """The key of the limit of requests in flight; "" for components of this process, which have none."""
-    patient: bool = False
-    """Called when a request turns out to be long: the rest of its work waits for short requests (`long_responses`)."""
+    is_long: bool = False
+    """Whether the request is known to be long: the rest of its work waits for short requests (`long_responses`)."""
     short: bool = False
     """Whether reads of other clients wait for this request (`turns`): it has begun, and has not turned out to be
     long."""

@@ -211,7 +211,7 @@ class ServerCore:
         CLIENT.set(request.client or request.user.name)
         if is_endless(route) and not is_watch(route):
             # Reads of other clients do not wait for a connection that stays open.
-            request.patient = True
+            request.is_long = True
             self.parts.long_responses.turns.lengthen(request)
         else:
             self.parts.long_responses.enter()

@@ -70,7 +70,7 @@ class Cache:
         self._clock = clock or RealClock()
         self._page = page
         self._trim = trim
-        self._trim_news = None if client.shares else trim
+        self._trim_event = None if client.shares else trim
         self._objects: dict[Key, Object] = {}
         self._handlers: list[Handler] = []
         self._indexes: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in indexes or {}}
@@ -183,7 +183,7 @@ class Cache:
                 # Copied because others may share the object.
                 meta = {key: value for key, value in meta.items() if key != "managedFields"}
                 obj = {**obj, "metadata": meta}
-            kept = self._trim_news(obj) if self._trim_news else obj
+            kept = self._trim_event(obj) if self._trim_event else obj
             self._put((meta.get("namespace", ""), meta["name"]), None if event == "DELETED" else kept, kept)
         self._revision = meta["resourceVersion"]
 

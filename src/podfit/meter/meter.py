@@ -64,7 +64,7 @@ class Meter:
         self.scrapes = self.failures = 0
         self._nodes = Cache(client, NODE, clock=self.clock)
         self._rates: dict[str, NodeRates] = {}
-        self._heard: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
         self._where: dict[tuple[str, str], str] = {}
         """(namespace, pod) → node"""
         self._subscribers: list[Subscriber] = []
@@ -141,10 +141,10 @@ class Meter:
         except (ApiError, Unreachable, TimeoutError, OSError) as error:
             self.failures += 1
             log.info("node %s cannot be measured: %s", name, error or type(error).__name__)
-            if self.clock.monotonic() - self._heard.get(name, -self.config.stale_s) >= self.config.stale_s:
+            if self.clock.monotonic() - self._logged_at.get(name, -self.config.stale_s) >= self.config.stale_s:
                 self._forget(name)
             return
-        self._heard[name] = self.clock.monotonic()
+        self._logged_at[name] = self.clock.monotonic()
         rates = self._rates.get(name)
         if rates is None:
             rates = self._rates[name] = NodeRates(2 * self.config.interval_s)
@@ -173,7 +173,7 @@ class Meter:
         rates = self._rates.pop(node, None)
         if rates is not None:
             self._place(node, rates.placed.keys(), set())
-        self._heard.pop(node, None)
+        self._logged_at.pop(node, None)
 
     # --- queries
     def node(self, name: str) -> Use | None:

@@ -64,7 +64,7 @@ class NodeRates:
     """The last readings of a node and the values derived from them."""
 
     fresh_s: float
-    looks: int = 0
+    scrapes: int = 0
     node: Use | None = None
     containers: dict[Key, Use] = field(default_factory=dict)
     placed: Mapping[tuple[str, str], Sequence[Key]] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class NodeRates:
 
     def take(self, reading: NodeReading) -> list[Key]:
         """Adds a scrape; returns the containers with new values."""
-        self.looks += 1
+        self.scrapes += 1
         self.oom_ends = reading.oom_ends
         if reading.node is not None:
             before = self._node_last
@@ -120,7 +120,7 @@ class NodeRates:
     def settled(self) -> bool:
         """Whether a rate is known for everything that was read."""
         node_known = self._node_last is None or self.node is not None
-        return self.looks > 0 and node_known and len(self.containers) == len(self._last)
+        return self.scrapes > 0 and node_known and len(self.containers) == len(self._last)
 
 
 def by_pod(keys: Iterable[Key]) -> dict[tuple[str, str], list[Key]]:

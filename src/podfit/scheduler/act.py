@@ -49,7 +49,7 @@ class SchedulerWrites:
         self._writes: asyncio.Queue[Work] = asyncio.Queue()
         self._unsent: deque[tuple[Object, str, str, str, float, Object | None]] = deque()
         self._bound_at = 0.0
-        self._hurried = False
+        self._flushing = False
 
     def start(self, tasks: Tasks, binders: int, writers: int) -> None:
         for queue, count in ((self._binds, binders), (self._writes, writers)):
@@ -60,12 +60,12 @@ class SchedulerWrites:
     async def idle(self) -> None:
         await self._binds.join()
         await self._writes.join()
-        self._hurried = True
+        self._flushing = True
         while self._unsent:
             self._quiet.set()
             await asyncio.sleep(0)
         await self._recorder.flush()
-        self._hurried = False
+        self._flushing = False
 
     def bind(self, work: Work) -> None:
         self._binds.put_nowait(work)
@@ -201,7 +201,7 @@ class SchedulerWrites:
     async def _wait_for_idle(self) -> None:
         """Waits until no pod was bound for a while: in a steady stream of pods, pauses are left to the next pod."""
         now = asyncio.get_running_loop().time
-        while self._unsent and not self._hurried:
+        while self._unsent and not self._flushing:
             if self._is_idle() and now() - self._bound_at >= _IDLE_S:
                 return
             waited_s = self._clock.now() - self._unsent[0][4]

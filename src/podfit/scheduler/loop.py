@@ -65,7 +65,7 @@ class Scheduler:
         self._due = asyncio.Event()
         self._observer = Observer(self.board, self.queue, clock, config.scheduler_name, self._due.set, self._pods_in)
         self._random = random.Random(config.seed)
-        self._cared_for: frozenset[str] | None = None
+        self._selected_keys: frozenset[str] | None = None
         self._claimed = 0
         self._no_room: dict[tuple[bytes, int, str], tuple[Epoch, NoRoom]] = {}
         self.nodes = Cache(client, NODE, clock=clock)
@@ -170,10 +170,10 @@ class Scheduler:
 
     def _regroup(self) -> None:
         selected_keys, claims = self.board.snapshot.holders.selected_keys, self.board.claims.version
-        if (selected_keys, claims) != (self._cared_for, self._claimed):
+        if (selected_keys, claims) != (self._selected_keys, self._claimed):
             # Labels that did not matter may matter now, so pods of one group may have different shapes: group all
             # again.
-            self._cared_for, self._claimed = selected_keys, claims
+            self._selected_keys, self._claimed = selected_keys, claims
             self.queue.flush(self.clock.monotonic(), 0.0)
 
     def _wake(self, above: int | None) -> None:

@@ -131,9 +131,9 @@ async def test_nodes_are_read_at_the_interval() -> None:
     cluster = loaded()
     async with running(cluster, interval_s=15.0):
         await cluster.clock.advance(14.9)
-        looks = len(cluster.asked)
+        scrapes = len(cluster.asked)
         await cluster.clock.advance(15.0)
-        assert len(cluster.asked) == looks + 1
+        assert len(cluster.asked) == scrapes + 1
 
 
 async def test_a_new_node_is_not_kept_waiting() -> None:

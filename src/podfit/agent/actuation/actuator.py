@@ -47,7 +47,7 @@ class Actuator:
     async def apply(self, record: PodRecord, plan: Plan, snapshot: Snapshot) -> None:
         failures: Failures = await self._below_usage(record, plan, snapshot) if plan.checks else []
         # After a failure the changes are applied one by one, which shows which of them the runtime refuses.
-        if not failures and not record.doubtful and await self._all_at_once(record, plan, snapshot):
+        if not failures and not record.unverified and await self._all_at_once(record, plan, snapshot):
             self._ledger.flush_soon()
             return
         try:

@@ -14,7 +14,7 @@ def pause_s(record: PodRecord, allocated: object, now: float) -> float:
 
 
 def succeeded(record: PodRecord) -> None:
-    record.doubtful, record.failed = False, None
+    record.unverified, record.failed = False, None
 
 
 def failed(record: PodRecord, allocated: object, first_s: float, now: float) -> float:
@@ -25,10 +25,10 @@ def failed(record: PodRecord, allocated: object, first_s: float, now: float) -> 
     return pause
 
 
-def distrust(record: PodRecord) -> None:
+def mark_unverified(record: PodRecord) -> None:
     """Marks that the kernel's values may differ from the ledger's: the next attempt compares them and applies one step
     at a time."""
-    record.doubtful = True
+    record.unverified = True
 
 
 def retry_now(record: PodRecord) -> None:

@@ -63,7 +63,7 @@ class Confirmation:
     async def _restore(self, record: PodRecord, snapshot: Snapshot) -> None:
         """Records the sizes that the kernel has again as actuated."""
         before, record.before_resize, record.unconfirmed_since = record.before_resize, None, None
-        attempts.distrust(record)
+        attempts.mark_unverified(record)
         for name, container in snapshot.running.items():
             try:
                 limits = await self._runtime.container_limits(container.id)

@@ -29,7 +29,7 @@ class ExclusiveCpus:
         self._assigned: dict[str, dict[str, Cpus]] = {}
         self._unsaved: set[str] = set()
         """Pods whose assignment is not on disk yet."""
-        self._on_its_way: set[str] = set()
+        self._being_saved: set[str] = set()
         self._writing = asyncio.Lock()
         self.placed = Placements()
         """The cpusets of running containers in the kernel; maintained by `placement`."""
@@ -57,7 +57,7 @@ class ExclusiveCpus:
 
     def is_durable(self, uid: str) -> bool:
         """Whether the pod's assignment may be applied."""
-        return uid not in self._unsaved and uid not in self._on_its_way
+        return uid not in self._unsaved and uid not in self._being_saved
 
     # --- changing
     def claim(self, uid: str, claims: Sequence[Claim], runs_on: Assignment) -> Short | None:
@@ -120,17 +120,17 @@ class ExclusiveCpus:
         async with self._writing:
             if not self._unsaved:
                 return
-            self._on_its_way, self._unsaved = self._unsaved, set()
+            self._being_saved, self._unsaved = self._unsaved, set()
             try:
                 if self._durable:
                     await asyncio.to_thread(checkpoint.save, self._path, self.state())
                 else:
                     checkpoint.save(self._path, self.state(), durable=False)
             except BaseException:
-                self._unsaved |= self._on_its_way
+                self._unsaved |= self._being_saved
                 raise
             finally:
-                self._on_its_way = set()
+                self._being_saved = set()
 
 
 def _all_of(pods: Mapping[str, Assignment]) -> Cpus:

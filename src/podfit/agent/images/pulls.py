@@ -31,7 +31,7 @@ _REPORT_AFTER_S = 0.05
 """An image that is present is found within this time; a pull continues in the background."""
 _PULL_FAILED_S = 1.0
 """The time for which a failed pull is reported as ErrImagePull before it is reported as ImagePullBackOff."""
-_LOOK_S = 10.0
+_CHECK_EVERY_S = 10.0
 """The interval at which, during a back-off, the node is checked for an image that was loaded by other means."""
 _PULL_FAILED = "ErrImagePull"
 _BACKING_OFF = "ImagePullBackOff"
@@ -224,7 +224,7 @@ class ImagePulls:
             left = until - self._clock.monotonic()
             if left <= 0 or (_policy(now) != "Always" and await self._here(record, image)):
                 return
-            await self._clock.sleep(min(left, _LOOK_S))
+            await self._clock.sleep(min(left, _CHECK_EVERY_S))
 
     async def _here(self, record: PodRecord, image: str) -> bool:
         """Whether the pod could start with the image that is present now."""

@@ -117,7 +117,7 @@ class PodRecord:
     """A failed actuation is not retried before this (monotonic)."""
     failed: object = None
     """The allocation whose actuation failed last."""
-    doubtful: bool = False
+    unverified: bool = False
     """Whether the pod's cgroup may be half-way between two plans."""
     # --- actuation/confirmation.py
     before_resize: Actuated | None = None

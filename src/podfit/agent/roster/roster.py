@@ -95,7 +95,7 @@ class Roster:
             Story(self._core.clock),
             static=static,
             adopted=adopted,
-            doubtful=adopted,
+            unverified=adopted,
             state=state,
             coming=coming,
             finished=over,
@@ -188,7 +188,7 @@ class Roster:
         moment."""
         before = record.desired
         record.coming, record.adopted = False, True
-        attempts.distrust(record)
+        attempts.mark_unverified(record)
         self._updates.replace(record, pod)
         self._conditions.restore(record)
         self._allocator.recount(record)

@@ -20,19 +20,19 @@ class CustomGroups:
     def __init__(self, objects: Objects, writer: Writer) -> None:
         self._objects, self._writer = objects, writer
         self._tasks = Tasks("custom groups")
-        self._looking = False
+        self._scheduled = False
 
     def changed(self, event: WatchEvent) -> None:
         """Called by the hub for each change."""
-        if event.resource == DEFINITION.storage_prefix and not self._looking:
-            self._looking = True
+        if event.resource == DEFINITION.storage_prefix and not self._scheduled:
+            self._scheduled = True
             self._tasks.start(self.follow(), "follow definitions")
 
     async def stop(self) -> None:
         await self._tasks.stop()
 
     async def follow(self) -> None:
-        self._looking = False
+        self._scheduled = False
         wanted = {f"{version}.{group}": (group, version) for group, version in self._served()}
         for name, (group, version) in wanted.items():
             if self._objects.record(API_SERVICE, "", name) is None:

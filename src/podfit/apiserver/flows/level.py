@@ -79,7 +79,7 @@ class Level:
         self._since = self._area = self._squares = 0.0
         self._begun = 0.0
         self._high = 0
-        self._hands: dict[int, list[Queue]] = {}
+        self._queues_of: dict[int, list[Queue]] = {}
         """The queues assigned to a flow."""
 
     def configure(self, uid: str, spec: Object, level_bounds: Bounds) -> None:
@@ -94,8 +94,8 @@ class Level:
         if count > len(self._queues):
             self._queues += [Queue() for _ in range(count - len(self._queues))]
         # If the number of queues is reduced, the removed ones get no more requests, but those in them are served.
-        self._dealt = count
-        self._hands.clear()
+        self._assigned_queues = count
+        self._queues_of.clear()
 
     @property
     def queues(self) -> list[Queue]:
@@ -108,12 +108,12 @@ class Level:
         `turn`. Raises Rejected."""
         ticket = Ticket(work, now, work.most)
         if self.exempt or (not self.waiting and self._has_room(work)):
-            if self._dealt and not self.exempt:
+            if self._assigned_queues and not self.exempt:
                 ticket.queue = self._choose(flow)
                 ticket.length = 1
             self._start(ticket, now)
             return ticket
-        if not self._dealt:
+        if not self._assigned_queues:
             raise Rejected(CONCURRENCY_LIMIT)
         queue = self._choose(flow)
         if len(queue.waiting) >= self._length:
@@ -179,16 +179,18 @@ class Level:
 
     def _has_room(self, work: WorkEstimate) -> bool:
         """Whether the ticket may be executed. A request wider than the level waits until no other is executing."""
-        if self._dealt and self.executing >= self.limit:
+        if self._assigned_queues and self.executing >= self.limit:
             return False
         return self.executing + work.most <= self.limit or (work.most > self.limit and not self._running)
 
     def _choose(self, flow: int) -> Queue:
-        hand = self._hands.get(flow)
+        hand = self._queues_of.get(flow)
         if hand is None:
-            if len(self._hands) >= _HANDS:
-                self._hands.clear()
-            hand = self._hands[flow] = [self._queues[at] for at in deal(flow, self._dealt, self._hand_size)]
+            if len(self._queues_of) >= _HANDS:
+                self._queues_of.clear()
+            hand = self._queues_of[flow] = [
+                self._queues[at] for at in deal(flow, self._assigned_queues, self._hand_size)
+            ]
         chosen = hand[0]
         if chosen.load:
             for queue in hand:

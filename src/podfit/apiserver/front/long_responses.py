@@ -34,9 +34,9 @@ class LongResponses:
 
     def leave(self, request: Request) -> None:
         """Called when a request has been answered, or has turned out to be long."""
-        if request.patient:
+        if request.is_long:
             return
-        request.patient = True
+        request.is_long = True
         self._short -= 1
         if not self._short and self._quiet is not None and not self._quiet.done():
             self._quiet.set_result(None)
@@ -53,7 +53,7 @@ class LongResponses:
 
     async def run(self, request: Request, steps: Iterator[object]) -> None:
         """Runs all steps. The steps of one slice run without a break."""
-        if not request.patient and self._advance(steps):
+        if not request.is_long and self._advance(steps):
             return
         self._lengthen(request)
         while True:

@@ -74,7 +74,7 @@ class Hub:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._shelves: dict[str, WatcherIndex] = {}
+        self._indexes: dict[str, WatcherIndex] = {}
         """By resource."""
         self._tasks = Tasks("watch hub")
         self._listeners: list[_Listening] = []
@@ -96,13 +96,13 @@ class Hub:
             watcher.close()
 
     def watchers(self) -> Iterator[Watcher]:
-        for index in self._shelves.values():
+        for index in self._indexes.values():
             yield from index
 
     def followers(self, resource: str, namespace: str, name: str) -> int:
         """The number of watches that may get a change of this object, without those of single nodes."""
-        shelf = self._shelves.get(resource)
-        return 0 if shelf is None else shelf.followers(namespace, name)
+        index = self._indexes.get(resource)
+        return 0 if index is None else index.followers(namespace, name)
 
     def problem(self) -> str:
         """Why watchers do not get events; "" if they do."""
@@ -117,11 +117,11 @@ class Hub:
         self._listening.clear()
 
     def add(self, watcher: Watcher) -> None:
-        self._shelves.setdefault(watcher.resource, WatcherIndex()).add(watcher)
+        self._indexes.setdefault(watcher.resource, WatcherIndex()).add(watcher)
 
     def remove(self, watcher: Watcher) -> None:
         watcher.end()
-        index = self._shelves.get(watcher.resource)
+        index = self._indexes.get(watcher.resource)
         if index is not None:
             index.remove(watcher)
 
@@ -166,7 +166,7 @@ class Hub:
             if not is_behind:
                 await Iterations(TURNS_OF_AN_ANSWER - 1)  # One iteration has passed: this task was woken.
             try:
-                indexes = [(self._shelves.get(resource), events) for resource, events in group.events.items()]
+                indexes = [(self._indexes.get(resource), events) for resource, events in group.events.items()]
                 acting = [index.offer_to_filed(events) for index, events in indexes if index is not None]
                 await Iterations(TURNS_OF_A_NODE if any(acting) and not is_behind else 1)
                 for index, events in indexes:

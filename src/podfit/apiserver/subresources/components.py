@@ -37,8 +37,8 @@ class ComponentStatuses:
         return call.answer(accepted, form, wire.object_of(record))
 
     def _record(self, kind: Kind) -> Record:
-        trouble = self._store.problem
-        condition: Object = {"type": "Healthy", "status": "False" if trouble else "True", "message": trouble or "ok"}
+        problem = self._store.problem
+        condition: Object = {"type": "Healthy", "status": "False" if problem else "True", "message": problem or "ok"}
         obj = {
             "kind": kind.kind,
             "apiVersion": kind.api_version,

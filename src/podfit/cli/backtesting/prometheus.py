@@ -64,7 +64,7 @@ class _Reading:
         self, plan: PlannedReading, pods: dict[tuple[str, str], Owner], above: dict[tuple[str, str, str], Owner]
     ) -> None:
         self._pods, self._above = pods, above
-        self._step = plan.asking.config.history_resolution
+        self._step = plan.series_names.config.history_resolution
         self._grid = Grid(plan.start, self._step, round((plan.until - plan.start) / self._step) + 1)
         self.curves = Curves(self._grid)
         self._keys: dict[tuple[str, str], Key] = {}

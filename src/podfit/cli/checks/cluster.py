@@ -58,8 +58,8 @@ async def all_cluster_checks(kubeconfig: str, context: str) -> AsyncIterator[Fin
     try:
         async with connected(kubeconfig, context, timeout_s=5.0) as session:
             yield ok("kubeconfig", f"server {session.access.server}")
-            if (trouble := certificate(session.access)) is not None:
-                yield trouble
+            if (problem := certificate(session.access)) is not None:
+                yield problem
             async for finding in _query(session.client):
                 yield finding
     except BadKubeconfig as error:

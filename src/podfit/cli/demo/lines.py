@@ -16,7 +16,7 @@ EVERY_S = 10.0
 class Lines:
     def __init__(self, stage: Stage, banner: list[str]) -> None:
         self._stage = stage
-        self._told = 0.0
+        self._printed_at = 0.0
         self._typed = 0
         for line in banner:
             say(line)
@@ -35,8 +35,8 @@ class Lines:
         self._typed = len(self._stage.typed)
         for move in moves:
             say(f"{now:5.1f}s {move} (restarts {self._stage.seen.restarts})")
-        if now - self._told >= EVERY_S and self._stage.seen.containers:
-            self._told = now
+        if now - self._printed_at >= EVERY_S and self._stage.seen.containers:
+            self._printed_at = now
             self._report(now)
 
     def _report(self, now: float) -> None:

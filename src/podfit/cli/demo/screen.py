@@ -23,7 +23,7 @@ from podfit.cli.resizing.stages import step_of
 
 EVENTS = 7
 WIDE = 116
-TOLD = ("Resize", "InPlace", "Scheduled", "Started", "OOM", "Evict")
+SHOWN_REASONS = ("Resize", "InPlace", "Scheduled", "Started", "OOM", "Evict")
 
 
 class Screen:
@@ -66,7 +66,7 @@ class Screen:
         return Text("\n".join(lines) or "all pods have what they ask for")
 
     def _events(self) -> Text:
-        chosen = [event for event in self._stage.events if (event.get("reason") or "").startswith(TOLD)]
+        chosen = [event for event in self._stage.events if (event.get("reason") or "").startswith(SHOWN_REASONS)]
         recent = sorted(chosen, key=when)[-EVENTS:]
         return Text("\n".join(event_line(event) for event in recent) or "none yet", no_wrap=True, overflow="ellipsis")
 

@@ -193,7 +193,7 @@ class Collector:
     async def _read(self, usage: PrometheusUsage, plan: PlannedReading, every: dict[Key, Workload]) -> Known:
         recorded, above = await usage.owners(plan)
         owners = Owners(every, _pods_of(every), recorded, above)
-        step = plan.asking.config.history_resolution
+        step = plan.series_names.config.history_resolution
         grid = Grid(plan.start, step, round((plan.until - plan.start) / step) + 1)
         gatherer = Gatherer(owners, self._request.model, grid, await largest_node(self._client))
         with self._progress.of("reading usage from Prometheus") as seen:
@@ -209,9 +209,9 @@ class Collector:
 
     def _note_anomalies(self, gatherer: Gatherer, known: Known, plan: PlannedReading) -> None:
         notes = self._remarks.notes
-        if gatherer.strangers:
-            pod = "/".join(next(iter(gatherer.strangers)))
-            count = len(gatherer.strangers)
+        if gatherer.unknown_pods:
+            pod = "/".join(next(iter(gatherer.unknown_pods)))
+            count = len(gatherer.unknown_pods)
             which = f"1 pod in Prometheus belongs to no workload of this cluster ({pod})"
             if count > 1:
                 which = f"{count} pods in Prometheus belong to no workload of this cluster (such as {pod})"
@@ -224,7 +224,7 @@ class Collector:
         if gatherer.impossible:
             notes.append(f"{gatherer.impossible} samples are above what any node has: left out")
         newest = max((series.last for series in known.values()), default=0.0)
-        if known and self._clock.now() - newest > max(3600.0, 3 * plan.asking.config.history_resolution):
+        if known and self._clock.now() - newest > max(3600.0, 3 * plan.series_names.config.history_resolution):
             hours = (self._clock.now() - newest) / 3600
             self._remarks.missing.append(f"the newest sample in Prometheus is {hours:.1f} hours old")
         wanted = {at: known[at] for at in self._wanted() if at in known}

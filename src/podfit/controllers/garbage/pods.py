@@ -13,7 +13,7 @@ from podfit.reconcile import DONE, Engine, Requeue, Result
 _QUARANTINE_S = 40.0
 """How long a node must be missing before its pods are deleted: it may be about to register again."""
 _KEPT_FINISHED = 12500
-_LOOK_EVERY_S = 20.0
+_CHECK_EVERY_S = 20.0
 _FINISHED = ("Succeeded", "Failed")
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _GONE = ("DeletionByPodGC", "PodGC: node no longer exists")
@@ -78,7 +78,7 @@ class PodGarbageController:
                 await self._remove(pod)
             return DONE
         await self._surplus()
-        return Requeue(_LOOK_EVERY_S, "finished pods are counted periodically")
+        return Requeue(_CHECK_EVERY_S, "finished pods are counted periodically")
 
     async def _orphans(self, node: str) -> Result:
         if self._nodes.get("", node) is not None:

@@ -23,7 +23,7 @@ class TaintEvictionController:
         self._since: dict[Key, float] = {}
         """When a pod was first seen to tolerate its node's taints only for a time, because taints need not have a
         time."""
-        self._doomed: set[Key] = set()
+        self._evicting: set[Key] = set()
         """Pods to be deleted when their toleration expires."""
         self._tainted: set[str] = set()
         """Nodes with NoExecute taints."""
@@ -68,16 +68,16 @@ class TaintEvictionController:
             return DONE
         left = due - now
         if left > 0:
-            self._doomed.add(key)
+            self._evicting.add(key)
             return Requeue(left, "the pod tolerates the taint until then")
-        self._doomed.discard(key)
+        self._evicting.discard(key)
         await self._evict(pod)
         return DONE
 
     def _spare(self, key: Key, pod: Object) -> None:
         """Cancels the deletion of a pod that now tolerates the taints or is already gone."""
-        if key in self._doomed:
-            self._doomed.discard(key)
+        if key in self._evicting:
+            self._evicting.discard(key)
             message = f"Cancelling deletion of Pod {key[0]}/{key[1]}"
             self._context.recorder.record(pod, "Normal", "TaintManagerEviction", message)
 

@@ -30,7 +30,7 @@ DEADLINE = "podfit.dev/resize-deadline"
 BATCH = "podfit.dev/resize-max-unavailable"
 """On a ReplicaSet: how many pods a Deployment lets it resize at a time."""
 DEFAULT_DEADLINE_S = 300.0
-_TOLD = 5
+_REPORTS = 5
 """The number of Events that report the progress of resizes of a workload."""
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -155,7 +155,7 @@ class InPlace:
         self._context, self._owned = context.acting("inplace-resize-controller"), owned
         # A recorder of its own: a controller that creates forty pods may have used up its rate limit for their owner.
         self._recorder = context.recorder.named("inplace-resize-controller")
-        self._told: dict[str, tuple[int, int]] = {}
+        self._reported: dict[str, tuple[int, int]] = {}
 
     async def advance(self, workload: Object, template: Object, pods: list[Object], batch: int) -> Result:
         """Resizes at most `batch` pods at a time, in the order given."""
@@ -206,13 +206,13 @@ class InPlace:
     def _emit_event(self, workload: Object, plan: InPlaceSteps) -> None:
         uid, total = workload["metadata"]["uid"], plan.done + plan.waiting
         state = (plan.done, total)
-        before = self._told.get(uid)
+        before = self._reported.get(uid)
         if before == state:
             return
-        step = max(1, total // _TOLD)
+        step = max(1, total // _REPORTS)
         if plan.waiting and before is not None and before[1] == total and before[0] // step == plan.done // step:
             return
-        self._told[uid] = state
+        self._reported[uid] = state
         if plan.waiting:
             message = f"Resizing pods in place: {plan.done} of {total} done"
             self._recorder.record(workload, "Normal", "InPlaceResizeProgressing", message)

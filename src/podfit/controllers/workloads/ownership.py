@@ -54,7 +54,7 @@ class Owned:
         self._cache = context.cache(kind)
         self._created: dict[str, dict[str, Object]] = {}
         self._deleted: set[str] = set()
-        self._uncertain: set[str] = set()
+        self._unverified: set[str] = set()
         self._cache.subscribe(self._on_change)
 
     def wake(self, add: Callable[[tuple[str, str]], None]) -> None:
@@ -80,7 +80,7 @@ class Owned:
     async def of(self, owner: Object, selector: LabelSelector | None) -> list[Object]:
         """The owner's objects, adopting orphans that match and releasing what no longer does."""
         uid = owner["metadata"]["uid"]
-        if uid in self._uncertain:
+        if uid in self._unverified:
             await self._ask_server(owner)
         found: dict[str, Object] = {}
         for obj in self._cache.by("controller", uid):
@@ -110,7 +110,7 @@ class Owned:
             known = self._cache.get(meta["namespace"], obj["metadata"]["name"])
             if above is not None and above["uid"] == meta["uid"] and known is None:
                 self._created.setdefault(meta["uid"], {})[obj["metadata"]["uid"]] = obj
-        self._uncertain.discard(meta["uid"])
+        self._unverified.discard(meta["uid"])
 
     async def _adopt(self, owner: Object, selector: LabelSelector, found: dict[str, Object]) -> None:
         orphans = [
@@ -158,7 +158,7 @@ class Owned:
         try:
             made = await self._context.client.create(self._kind, body, owner["metadata"]["namespace"])
         except Unreachable:
-            self._uncertain.add(uid)
+            self._unverified.add(uid)
             raise
         shown = self._cache.get(owner["metadata"]["namespace"], made["metadata"]["name"])
         if shown is None or shown["metadata"]["uid"] != made["metadata"]["uid"]:
@@ -182,7 +182,7 @@ class Owned:
 
     def forget(self, owner_uid: str) -> None:
         self._created.pop(owner_uid, None)
-        self._uncertain.discard(owner_uid)
+        self._unverified.discard(owner_uid)
 
 
 def pod_of(

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 _MADV_COLLAPSE = 25
 HUGE = 2 << 20
 _FROM, _GROWN = 384 << 20, 1.5
-_LOOK_EVERY_S = 10.0
+_CHECK_EVERY_S = 10.0
 Range = tuple[int, int]
 """Start and end address; the end is exclusive."""
 
@@ -29,7 +29,7 @@ async def keep_in_huge_pages(clock: Clock) -> None:
     """Moves the heap into huge pages now and whenever it has grown considerably, until cancelled."""
     done = 0
     while True:
-        await clock.sleep(_LOOK_EVERY_S)
+        await clock.sleep(_CHECK_EVERY_S)
         try:
             kept = own_memory(Path("/proc/self/status").read_text())
             if not is_worth_it(kept, done):

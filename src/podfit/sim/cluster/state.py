@@ -46,8 +46,8 @@ class Cluster:
         self._needs: dict[tuple[int, int], Needs] = {}
         workloads = scenario.workloads
         self._workloads = {workload.name: at for at, workload in enumerate(workloads)}
-        self._asked_cpu = np.array([workload.cpu for workload in workloads], np.int64)
-        self._asked_memory = np.array([workload.memory for workload in workloads], np.int64)
+        self._template_cpu = np.array([workload.cpu for workload in workloads], np.int64)
+        self._template_memory = np.array([workload.memory for workload in workloads], np.int64)
         self._off = np.array([workload.autoscaler.mode == OFF for workload in workloads])
         self.names = [
             (NAMESPACE, f"{workload.name}-{replica}") for workload in workloads for replica in range(workload.replicas)
@@ -98,8 +98,8 @@ class Cluster:
         """Acts as the autoscaler's webhook: new pods get the recommendation, or else their workload's requests."""
         pods, workload = self.pods, self.pods.workload[created]
         cpu, memory, off = self.recommender.cpu[workload], self.recommender.memory[workload], self._off[workload]
-        pods.want_cpu[created] = np.where(off | (cpu < 0), self._asked_cpu[workload], cpu)
-        pods.want_memory[created] = np.where(off | (memory < 0), self._asked_memory[workload], memory)
+        pods.want_cpu[created] = np.where(off | (cpu < 0), self._template_cpu[workload], cpu)
+        pods.want_memory[created] = np.where(off | (memory < 0), self._template_memory[workload], memory)
         pods.cpu[created], pods.memory[created] = pods.want_cpu[created], pods.want_memory[created]
 
     def pod_object(self, pod: int) -> Object:

@@ -28,7 +28,7 @@ RESIZE_S = 30.0
 MOVE_S = 600.0
 UNDEFINED_S = 5.0
 """The time that libvirt may take to remove a domain whose QEMU has exited."""
-_LOOK_S = 0.1
+_CHECK_EVERY_S = 0.1
 _FLAGS = (
     libvirt.VIR_MIGRATE_LIVE
     | libvirt.VIR_MIGRATE_PEER2PEER
@@ -83,7 +83,7 @@ class Departures:
         while container.update is not None:
             if asyncio.get_running_loop().time() > deadline:
                 raise CannotMove(f"a resize to {container.update.target} is in progress: {container.update.problem}")
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_CHECK_EVERY_S)
 
     # --- migration
     async def leave(self, container: Container, place: PreparedTarget) -> None:
@@ -134,7 +134,7 @@ class Departures:
                 if not await self.departed(container):
                     raise CannotMove("the VM has stopped") from error
                 return True
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_CHECK_EVERY_S)
 
     async def _has_left(self, container: Container) -> bool:
         state = await self._lives.machine(container).state()
@@ -178,7 +178,7 @@ class Departures:
                 if await self._has_left(container):
                     await self._concluded(container)
                     break
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_CHECK_EVERY_S)
         return container.moved
 
     async def _concluded(self, container: Container) -> None:

@@ -35,7 +35,7 @@ from podfit.vpa.admission.registration import CONVERT_PATH, register, register_c
 from podfit.vpa.admission.reviews import Reviews, read
 from podfit.vpa.observe.caches import Caches
 from podfit.vpa.observe.change_stops import ChangeStops
-from podfit.vpa.observe.live_recommendations import Ask, LiveRecommendations, asker
+from podfit.vpa.observe.live_recommendations import Ask, LiveRecommendations, query_by
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.targets import Targets
 from podfit.vpa.serve.http import Health, HttpServer
@@ -80,7 +80,7 @@ class AdmissionWebhook:
         hpas = self.caches.follow(kind_named("HorizontalPodAutoscaler"))
         self.index = Index(self.caches, hpas, self.targets.template_labels)
         self.owners = Owners(client, self.caches, self.targets)
-        self._asker = asker(self.config.recommender_url, client) if ask is None else None
+        self._asker = query_by(self.config.recommender_url, client) if ask is None else None
         self.live = LiveRecommendations(ask or self._asker, self.config.recommender_timeout, self.clock)
         self.measures = Measures(self.registry, self.clock)
         self.http = HttpServer(self.config.address, self.registry, Health(self.clock, float("inf")))

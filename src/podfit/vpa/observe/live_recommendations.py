@@ -53,7 +53,7 @@ class LiveRecommendations:
         return recommending(vpa, answer) if isinstance(answer, Mapping) else vpa
 
 
-class ApiAsk:
+class ApiQuery:
     """Queries with a RecommendationQuery through the API server, with this component's own credentials."""
 
     def __init__(self, client: Client) -> None:
@@ -69,7 +69,7 @@ class ApiAsk:
         return
 
 
-class HttpAsk:
+class HttpQuery:
     """Queries with `POST /recommendationQuery` at a recommender's own address."""
 
     def __init__(self, url: str) -> None:
@@ -98,11 +98,11 @@ def keeping_others(vpa: Mapping[str, Any], fresh: Mapping[str, Any]) -> Mapping[
     return recommending(fresh, {"containerRecommendations": [*answered, *others]}) if answered and others else fresh
 
 
-def asker(url: str, client: Client) -> ApiAsk | HttpAsk | None:
+def query_by(url: str, client: Client) -> ApiQuery | HttpQuery | None:
     """The client for --recommender-url; None if it is empty."""
     if not url:
         return None
-    return ApiAsk(client) if url == AGGREGATED else HttpAsk(url)
+    return ApiQuery(client) if url == AGGREGATED else HttpQuery(url)
 
 
 def _ours(answer: Any, vpa: Mapping[str, Any]) -> Mapping[str, Any] | None:

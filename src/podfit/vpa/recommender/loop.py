@@ -127,7 +127,7 @@ class Recommender:
         self._started = self.clock.now()
         self._outcomes: dict[VpaId, tuple[Seen, Outcome]] = {}
         self._loans: dict[VpaId, Loans] = {}
-        self._losers: Mapping[VpaId, str] = {}
+        self._inactive: Mapping[VpaId, str] = {}
         self._collected = float("-inf")
         self._tasks = Tasks("vpa-recommender")
 
@@ -234,7 +234,7 @@ class Recommender:
         self._adjust_memory(sizes)
         scaled, labels_of = scaled_horizontally(self.hpas), self.targets.template_labels
         now = self.clock.now()
-        self._losers = self.feed.rivals.inactive()
+        self._inactive = self.feed.rivals.inactive()
         self.cluster.stamp_created(now)
         self._loans = {}
         self._outcomes = {
@@ -304,10 +304,10 @@ class Recommender:
             metrics=metrics_gone(vpa, missing, self.usage.missing, since, now - stale_s),
             scaled=scaled,
             starved=starved,
-            winner=self._losers.get(vpa.id, ""),
+            winner=self._inactive.get(vpa.id, ""),
             capped=capped_by_limits(vpa, self.feed.pods.get),
             similar=similar_condition(vpa, loans, kept),
-            policy=policy_failed(self.policies.troubles.get(vpa.id, "")),
+            policy=policy_failed(self.policies.problems.get(vpa.id, "")),
         )
         words = missing.never_message(since) if missing.never else ""
         version = vpa.object["metadata"].get("resourceVersion")

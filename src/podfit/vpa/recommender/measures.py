@@ -78,7 +78,7 @@ class Measures:
             ("is_error", "client_name"),
             registry=registry,
         ).with_values(is_error=FLAGS, client_name=(METRICS_CLIENT,))
-        self._asked = Gauge(
+        self._requests = Gauge(
             f"{P}_prometheus_client_api_requests_count",
             "Number of requests to Prometheus.",
             ("code", "method"),
@@ -98,7 +98,7 @@ class Measures:
         self.writes = writes.with_values(what=("status", "checkpoint"), outcome=("ok", "failed"))
 
     def prometheus_asked(self, code: str, method: str, seconds: float) -> None:
-        self._asked.labels(code, method).inc()
+        self._requests.labels(code, method).inc()
         self._answered.labels(code, method).observe(seconds)
 
     def usage_answered(self, failed: bool) -> None:

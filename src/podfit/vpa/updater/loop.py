@@ -30,7 +30,7 @@ from podfit.vpa.observe import trims
 from podfit.vpa.observe.caches import Caches
 from podfit.vpa.observe.change_stops import ChangeStops
 from podfit.vpa.observe.headroom import SCHEDULED, UNSCHEDULED, Headroom
-from podfit.vpa.observe.live_recommendations import LiveRecommendations, asker, keeping_others
+from podfit.vpa.observe.live_recommendations import LiveRecommendations, keeping_others, query_by
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.targets import Targets
 from podfit.vpa.serve.bucket import Bucket
@@ -87,8 +87,8 @@ class Updater:
         self.stops = ChangeStops(
             self.caches, self.config.panic_namespace, self.config.panic_name, self.config.maintenance_windows
         )
-        self._asker = asker(self.config.recommender_url, client)
-        self.live = LiveRecommendations(self._asker, self.config.recommender_timeout, self.clock)
+        self._query = query_by(self.config.recommender_url, client)
+        self.live = LiveRecommendations(self._query, self.config.recommender_timeout, self.clock)
         self.scales = Scales(client, self.clock)
         self.targets = Targets(self.caches, self.scales)
         self.events = EventRecorder(client, "vpa-updater", clock=self.clock)
@@ -166,8 +166,8 @@ class Updater:
     async def stop(self) -> None:
         await self.tasks.stop()
         await self.writes.stop()
-        if self._asker is not None:
-            await self._asker.close()
+        if self._query is not None:
+            await self._query.close()
         await self.caches.stop()
         await self.http.stop()
 
@@ -240,7 +240,7 @@ class Updater:
     async def _live(self, controlled: list[tuple[Any, list[Any]]], now: float) -> list[tuple[Any, list[Any]]]:
         """The autoscalers with the recommender's current recommendation, which is queried once for each; if that fails,
         with the one in their status."""
-        if self._asker is None:
+        if self._query is None:
             return controlled
         gate = asyncio.Semaphore(self.config.workers)
         scaled, labels_of = scaled_horizontally(self.hpas), self.targets.template_labels

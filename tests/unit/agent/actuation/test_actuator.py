@@ -26,7 +26,7 @@ async def test_a_step_that_worked_is_recorded_with_its_resource_only(lab: Lab) -
 
 async def test_a_step_that_failed_is_not_recorded_and_its_reason_is_raised(lab: Lab) -> None:
     pod = await lab.observed(await lab.run())
-    pod.record.doubtful = True
+    pod.record.unverified = True
     lab.runtime.fail_next("update_container", BROKEN)
     with pytest.raises(ActuationFailed, match="no"):
         await lab.parts.resizing.actuator.apply(pod.record, Plan((), (BIGGER,)), pod.snapshot)
@@ -35,7 +35,7 @@ async def test_a_step_that_failed_is_not_recorded_and_its_reason_is_raised(lab: 
 
 async def test_a_container_that_is_gone_ends_the_plan_without_a_failure(lab: Lab) -> None:
     pod = await lab.observed(await lab.run())
-    pod.record.doubtful = True
+    pod.record.unverified = True
     lab.runtime.fail_next("update_pod", NotFound("gone"))
     await lab.parts.resizing.actuator.apply(pod.record, Plan((), (POD, BIGGER)), pod.snapshot)
     assert lab.ledger.actuated("u").containers["c"]["limits"]["cpu"] == "100m"
@@ -60,7 +60,7 @@ async def test_the_memory_of_a_virtual_machine_is_left_to_its_runtime(lab: Lab) 
     lab.runtime.fail_next("update_container", RuntimeFailure("8 MiB of 64 MiB are still in use by the guest"))
     smaller = SetContainer("memory", SHRINK, "c", LimitsChange(memory_bytes=32 << 20), {"limits": {"memory": "32Mi"}})
     checks = (MemoryCheck("", 32 << 20), MemoryCheck("c", 32 << 20))
-    pod.record.doubtful = True
+    pod.record.unverified = True
     with pytest.raises(ActuationFailed, match="still in use by the guest") as raised:
         await lab.parts.resizing.actuator.apply(pod.record, Plan((), (smaller,), checks), pod.snapshot)
     assert raised.value.below == ()

@@ -24,7 +24,7 @@ async def test_only_the_allocation_that_failed_is_paused(lab: Lab) -> None:
 
 async def test_a_success_ends_all_doubt(lab: Lab) -> None:
     record = lab.record()
-    attempts.distrust(record)
+    attempts.mark_unverified(record)
     attempts.failed(record, object(), 5.0, 0.0)
     attempts.succeeded(record)
-    assert not record.doubtful and record.failed is None
+    assert not record.unverified and record.failed is None

@@ -29,7 +29,7 @@ async def test_an_unconfirmed_resize_is_outstanding_and_not_reported_at_first(la
     assert confirmation.grace_left_s(record, lab.clock.monotonic()) == 0.0
 
 
-async def test_a_refused_resize_is_restored_and_distrusted(lab: Lab) -> None:
+async def test_a_refused_resize_is_restored_and_marked_unverified(lab: Lab) -> None:
     record = await lab.run()
     pod = await lab.observed(record)
     before, container = lab.ledger.actuated("u"), pod.snapshot.running["c"]
@@ -39,4 +39,4 @@ async def test_a_refused_resize_is_restored_and_distrusted(lab: Lab) -> None:
     lab.runtime.confirmations.refuse("u")
     snapshot = await lab.parts.resizing.confirmation.observe(record)
     assert snapshot.actuated.containers == before.containers
-    assert record.doubtful and record.before_resize is None
+    assert record.unverified and record.before_resize is None

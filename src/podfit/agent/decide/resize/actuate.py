@@ -105,12 +105,12 @@ def plan(
     running: Collection[str],
     starting: Collection[str],
     pod_now: Limits | None,
-    doubtful: bool = False,
+    unverified: bool = False,
     sized: Sized | None = None,
 ) -> Plan:
     """`starting` are the containers about to be created; `pod_now` is the pod's cgroup (None: it does not exist yet).
 
-    `doubtful` compares the pod's cgroup even if no container changes: an earlier plan may have been interrupted.
+    `unverified` compares the pod's cgroup even if no container changes: an earlier plan may have been interrupted.
     `sized` is the pod with its allocated sizes, if the caller already has it.
     """
     changed = pending(pod, allocated, actuated, running)
@@ -121,7 +121,7 @@ def plan(
         return Plan(restart)
     grown = [name for name in starting if _is_resized(name, allocated, actuated)]
     level = not same(allocated.pod, actuated.pod)
-    if pod_now is None or not (changed or grown or level or doubtful):
+    if pod_now is None or not (changed or grown or level or unverified):
         return Plan()
     target = kernel.pod_cgroup(sized or Sized(pod, allocated), qos)
     steps: list[Step] = []
@@ -134,7 +134,7 @@ def plan(
             for container, wanted in changed
             if _changes(container["name"], wanted, actuated, resource)
         ]
-        if not (mine or grown or level or doubtful):
+        if not (mine or grown or level or unverified):
             continue
         before, after = _pod_steps(resource, pod_now, target)
         if resource == MEMORY and any(step.direction == SHRINK for step in after):

@@ -34,7 +34,7 @@ async def _apply(pod: PodContext, plan: Plan) -> None:
         await pod.parts.resizing.actuator.apply(record, plan, pod.snapshot)
     except ActuationFailed as failure:
         core.metrics.actuated(core.clock.monotonic() - began, False)
-        attempts.distrust(record)
+        attempts.mark_unverified(record)
         _failed(pod, failure)
         return
     core.metrics.actuated(core.clock.monotonic() - began, True)

@@ -32,7 +32,7 @@ async def restart(pod: PodContext) -> Outcome:
         snapshot.running,
         () if pod.terminating else pod.next.start,
         pod_now,
-        record.doubtful,
+        record.unverified,
         record.sized(snapshot.allocated),
     )
     if (plan.restart or record.restarting) and not pod.terminating:

@@ -46,7 +46,7 @@ class ResourceQuota(Plugin):
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._waiting: dict[str, list[_Waiter]] = {}
-        self._chargers: dict[str, asyncio.Task[None]] = {}
+        self._charging: dict[str, asyncio.Task[None]] = {}
 
     def handles(self, attrs: Attributes) -> bool:
         if not attrs.kind.namespaced or attrs.resource in _UNCOUNTED:
@@ -62,9 +62,9 @@ class ResourceQuota(Plugin):
             return
         waiter = _Waiter(attrs, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(attrs.namespace, []).append(waiter)
-        if attrs.namespace not in self._chargers:
+        if attrs.namespace not in self._charging:
             task = asyncio.create_task(self._charge(attrs.namespace), name=f"quota {attrs.namespace}")
-            self._chargers[attrs.namespace] = task
+            self._charging[attrs.namespace] = task
         await waiter.done
 
     async def _charge(self, namespace: str) -> None:
@@ -72,7 +72,7 @@ class ResourceQuota(Plugin):
             while batch := self._waiting.pop(namespace, None):
                 await self._charge_batch(namespace, batch)
         finally:
-            del self._chargers[namespace]
+            del self._charging[namespace]
 
     async def _charge_batch(self, namespace: str, batch: list[_Waiter]) -> None:
         for _ in range(_TRIES):

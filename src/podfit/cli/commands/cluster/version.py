@@ -29,7 +29,7 @@ def version(
         from podfit import __version__
 
         versions: dict[str, Any] = {"podfit": __version__, "python": platform.python_version()}
-        server, trouble = ({}, "") if client_only else await _server(kubeconfig, context)
+        server, problem = ({}, "") if client_only else await _server(kubeconfig, context)
         if server:
             versions["server"] = server
         if output:
@@ -38,9 +38,9 @@ def version(
             say(f"podfit {__version__} (Python {platform.python_version()})")
             if server:
                 say(f"server {server.get('gitVersion', '?')}")
-        if trouble:
-            note(f"podfit: server unknown: {trouble}")
-        return 1 if trouble else 0
+        if problem:
+            note(f"podfit: server unknown: {problem}")
+        return 1 if problem else 0
 
     finish(main())
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from podfit.cli.demo.stage import Stage
 
 DEMO_DATA = Path("podfit-demo")
-LOOK_S = 1.0
+POLL_S = 1.0
 
 
 def add_to(app: typer.Typer) -> None:
@@ -89,7 +89,7 @@ async def _show(stage: Stage, banner: list[str], seconds: float, plain: bool, re
     with shown:
         while loop.time() < end:
             shown.moved(await stage.check())
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
     if record is not None:
         _save(stage, banner, record)
 

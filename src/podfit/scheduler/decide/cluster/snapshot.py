@@ -59,7 +59,7 @@ class Snapshot:
         self.freed = self.filled = 0
         """The number of times that capacity or a node became available, and that capacity was used."""
         self._ports: dict[tuple[str, int], dict[int, list[str]]] = {}
-        self._homeless: dict[str, dict[Key, BoundPod]] = {}
+        self._without_node: dict[str, dict[Key, BoundPod]] = {}
         self._free: list[int] = []
         self._used = 0
 
@@ -84,7 +84,7 @@ class Snapshot:
         if before is None or _allocatable_of(before) != _allocatable_of(node):
             self._set_allocatable(row, node)
         if before is None:
-            for pod in self._homeless.pop(name, {}).values():
+            for pod in self._without_node.pop(name, {}).values():
                 self._settle(pod, row)
         return row
 
@@ -94,7 +94,7 @@ class Snapshot:
             return
         for pod in list(self.here[row].values()):
             self._unsettle(pod)
-            self._homeless.setdefault(name, {})[pod.key] = pod
+            self._without_node.setdefault(name, {})[pod.key] = pod
         self.topology.forget(row)
         self.alive[row], self.names[row], self.nodes[row] = False, "", None
         self.allocatable[row] = 0
@@ -153,7 +153,7 @@ class Snapshot:
         self.pods[pod.key] = pod
         row = self.rows.get(pod.node)
         if row is None:
-            self._homeless.setdefault(pod.node, {})[pod.key] = pod
+            self._without_node.setdefault(pod.node, {})[pod.key] = pod
         else:
             self._settle(pod, row)
 
@@ -164,10 +164,10 @@ class Snapshot:
         if pod.row >= 0:
             self._unsettle(pod)
         else:
-            waiting = self._homeless.get(pod.node, {})
+            waiting = self._without_node.get(pod.node, {})
             waiting.pop(key, None)
             if not waiting:
-                self._homeless.pop(pod.node, None)
+                self._without_node.pop(pod.node, None)
         return pod
 
     def resize_pod(self, pod: BoundPod, needs: Needs) -> None:

@@ -52,7 +52,7 @@ class Fitting:
         self._soft: Ints | None = None
         self._codes: Codes = np.zeros(0, np.int8)
         self._ranked: Ints = np.zeros(0, np.int64)
-        self._liked: Ints = np.zeros(0, np.int64)
+        self._preferred: Ints = np.zeros(0, np.int64)
         self._changed = self._reshaped = -1
 
     # --- updates
@@ -79,7 +79,7 @@ class Fitting:
         size = self._snapshot.capacity
         self._codes, self._ranked = np.zeros(size, np.int8), np.zeros(size, np.int64)
         self._static: Codes = np.zeros(size, np.int8)
-        self._liked = np.zeros(size if self._prefers_nodes else 0, np.int64)
+        self._preferred = np.zeros(size if self._prefers_nodes else 0, np.int64)
         self._recheck(np.arange(size), statics=True)
 
     def _recheck(self, rows: NDArray[np.intp], statics: bool) -> None:
@@ -87,7 +87,7 @@ class Fitting:
         if statics:
             self._static[rows] = self._statics(rows)
             if self._prefers_nodes:
-                self._liked[rows] = scores.preferred_affinity(snapshot, self.shape, rows.tolist())
+                self._preferred[rows] = scores.preferred_affinity(snapshot, self.shape, rows.tolist())
         codes = self._static[rows]
         has, used = snapshot.allocatable.take(rows, axis=0), snapshot.requested.take(rows, axis=0)
         short = (has - used).take(self._columns, axis=1) < self._needs
@@ -214,7 +214,7 @@ class Fitting:
             return rules.spread_weight * self._default_spread(fits)
         total = np.zeros(len(fits), np.int64)
         if self._prefers_nodes:
-            total += rules.node_affinity_weight * scores.scaled(self._liked, fits)
+            total += rules.node_affinity_weight * scores.scaled(self._preferred, fits)
         if self._soft is not None:
             total += rules.taint_weight * scores.scaled(self._soft[snapshot.taints], fits, reverse=True)
         liking = self.relations.preference_scores()

@@ -43,7 +43,7 @@ class Relations:
         self._hard = [spread for spread in shape.spreads if spread.hard]
         self._spreads_softly = bool(shape.defaults) or len(self._hard) < len(shape.spreads)
         self._version = -1
-        self._kept_away_by: list[Term] = []
+        self._repelled_by: list[Term] = []
         self._wanted_by: list[Term] = []
         self._counted: dict[int, CountedAmounts] = {}
         self._domains_at = (-1, 0)
@@ -53,7 +53,7 @@ class Relations:
     def active(self) -> bool:
         """Whether any relation may rule out a node now."""
         self._refresh()
-        return bool(self._shape.relational or self._kept_away_by)
+        return bool(self._shape.relational or self._repelled_by)
 
     @property
     def preferring(self) -> bool:
@@ -70,7 +70,7 @@ class Relations:
         if self._version == holders.version:
             return
         self._version = holders.version
-        self._kept_away_by = [term for term in holders.keep_away if self._selects_pod(term)]
+        self._repelled_by = [term for term in holders.keep_away if self._selects_pod(term)]
         self._wanted_by = [term for term in holders.attract if self._selects_pod(term)]
 
     def _selects_pod(self, term: Term) -> bool:
@@ -94,7 +94,7 @@ class Relations:
         """Yields rows and codes in reverse order of the checks: the code of the first check is written last, and
         stays."""
         self._refresh()
-        for term in self._kept_away_by:
+        for term in self._repelled_by:
             carried = self._snapshot.holders.keep_away[term]
             yield self._beside(term.topology_key, carried), Code.EXISTING_ANTI_AFFINITY
         for term in self._shape.terms.anti_affinity:

@@ -38,7 +38,7 @@ class Policies:
         assert cluster.fleet is not None
         self._cluster, self._fleet, self._plugin_of = cluster, cluster.fleet, plugin_of
         self.live = LivePolicies(cluster.fleet, shadows)
-        self.troubles: dict[VpaId, str] = {}
+        self.problems: dict[VpaId, str] = {}
         """Autoscalers whose policy gives no sizes, and the reason."""
         self._chosen: dict[str, list[Vpa]] = {}
         self._followed = -1
@@ -101,11 +101,11 @@ class Policies:
         some seconds."""
         if self.live:
             await asyncio.to_thread(self.live.refresh, now)
-        troubles = {id: why for id in self._cluster.vpas if (why := self.live.failed(id))} if self.live else {}
-        for id, why in troubles.items():
-            if id not in self.troubles:
+        problems = {id: why for id in self._cluster.vpas if (why := self.live.failed(id))} if self.live else {}
+        for id, why in problems.items():
+            if id not in self.problems:
                 log.warning("autoscaler %s/%s: %s", *id, why)
-        self.troubles = troubles
+        self.problems = problems
 
     def apply(self, sizes: dict[VpaId, dict[str, Estimate]]) -> None:
         """Replaces sizes from histograms by those of policies."""

@@ -40,7 +40,7 @@ class Gatherer:
         self._vpas: dict[Key, Vpa] = {}
         self.impossible = 0
         """The number of samples that were dropped because they exceed every node."""
-        self.strangers: dict[tuple[str, str], None] = {}
+        self.unknown_pods: dict[tuple[str, str], None] = {}
         """Pods that belong to no workload of the cluster."""
 
     def take(self, batch: Batch) -> None:
@@ -99,7 +99,7 @@ class Gatherer:
     def _key(self, series: Series) -> Key | None:
         key = self._owners.of(series.namespace, series.pod)
         if key is None:
-            self.strangers[series.namespace, series.pod] = None
+            self.unknown_pods[series.namespace, series.pod] = None
         elif key not in self._vpas:
             target = Target(key.namespace, key.kind, key.name)
             named = {"metadata": {"namespace": key.namespace, "name": f"{key.kind}.{key.name}"}, "spec": {}}

@@ -25,7 +25,7 @@ from podfit.vpa.report.cluster.owners import Owner
 from podfit.vpa.report.usage import promql
 from podfit.vpa.report.usage.evidence import Remarks
 from podfit.vpa.report.usage.gathering import kills
-from podfit.vpa.report.usage.promql import Asking
+from podfit.vpa.report.usage.promql import SeriesNames
 from podfit.vpa.report.usage.saved import Saved
 
 TRIES, FAILURES = 3, 3
@@ -41,7 +41,7 @@ class NoUsage(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PlannedReading:
-    asking: Asking
+    series_names: SeriesNames
     parts: tuple[Part, ...]
     every: Seconds
     until: Seconds
@@ -60,7 +60,7 @@ class PrometheusUsage:
         self.api = PrometheusApi(config, clock)
         self.remarks = Remarks()
         self._counters: dict[tuple[str, str, str], float | None] = {}
-        self._odd = 0
+        self._unusable = 0
 
     async def close(self) -> None:
         await self.api.close()
@@ -84,7 +84,7 @@ class PrometheusUsage:
         config = replace(chosen.config, history_resolution=step)
         return PlannedReading(replace(chosen, config=config), tuple(queries.parts(config, until, counts)), every, until)
 
-    async def _convention(self, until: Seconds, namespace: str, pods: str) -> tuple[Asking, dict[Seconds, int]]:
+    async def _convention(self, until: Seconds, namespace: str, pods: str) -> tuple[SeriesNames, dict[Seconds, int]]:
         days = max(1, math.ceil(self._config.history_length / _DAY))
         instants = [until - day * _DAY for day in range(days)]
         probed = {instants[0], instants[-1], instants[days // 2]}
@@ -102,7 +102,7 @@ class PrometheusUsage:
             f"container{where} in the last {days} days"
         )
 
-    async def _rules(self, chosen: Asking, until: Seconds) -> Asking:
+    async def _rules(self, chosen: SeriesNames, until: Seconds) -> SeriesNames:
         """The queries with recording rules, if those cover about as many containers for the whole period."""
         whole = await self._number(chosen.count(), until)
         for rule in promql.CPU_RULES:
@@ -114,7 +114,7 @@ class PrometheusUsage:
                 return replace(chosen, cpu_rule=rule)
         return replace(chosen, cpu_rule="")
 
-    async def _scraped_every(self, chosen: Asking, until: Seconds) -> Seconds:
+    async def _scraped_every(self, chosen: SeriesNames, until: Seconds) -> Seconds:
         days = max(1, math.ceil(self._config.history_length / _DAY))
         for window, instants in (
             (_HOUR, [until, until - _HOUR, *(until - day * _DAY for day in range(1, days))]),
@@ -125,7 +125,7 @@ class PrometheusUsage:
                 return queries.interval_of(max(found), window)
         return 0
 
-    async def _check_duplicates(self, chosen: Asking, until: Seconds) -> None:
+    async def _check_duplicates(self, chosen: SeriesNames, until: Seconds) -> None:
         containers, series = await self._number(chosen.count(), until), await self._number(chosen.series(), until)
         if containers and series >= 1.5 * containers:
             self.remarks.notes.append(
@@ -143,7 +143,7 @@ class PrometheusUsage:
         """The owners of pods, and of ReplicaSets and Jobs, as kube-state-metrics recorded them; empty without it."""
         pods: dict[tuple[str, str], Owner] = {}
         above: dict[tuple[str, str, str], Owner] = {}
-        for query, label, kind in promql.owners(plan.asking.config, plan.asking.namespace):
+        for query, label, kind in promql.owners(plan.series_names.config, plan.series_names.namespace):
             at = plan.until
             while at > plan.start:
                 try:
@@ -167,11 +167,11 @@ class PrometheusUsage:
 
     async def throttled(self, plan: PlannedReading) -> dict[tuple[str, str, str], float]:
         try:
-            found = await self.api.instant(plan.asking.throttled(), plan.until)
+            found = await self.api.instant(plan.series_names.throttled(), plan.until)
         except (Refused, ResponseTooLarge, HistoryUnavailable) as error:
             self.remarks.notes.append(f"throttling is unknown: {error}")
             return {}
-        names = plan.asking.by.split(", ")
+        names = plan.series_names.by.split(", ")
         keyed = [((*(sample.labels.get(name, "") for name in names),), sample.value) for sample in found]
         return {key: value for key, value in keyed if math.isfinite(value)}  # type: ignore[misc]
 
@@ -213,15 +213,15 @@ class PrometheusUsage:
         self.remarks.missing[-1:] = [f"reading stopped at {start}, {FAILURES} parts failed in a row: {why}"]
 
     def _finish(self, plan: PlannedReading, samples: int) -> None:
-        if not samples and not self._odd and not self.remarks.missing:
+        if not samples and not self._unusable and not self.remarks.missing:
             self.remarks.missing.append(
                 f"Prometheus {self._config.prometheus_address} has no sample of these containers before "
                 f"{to_rfc3339(plan.until)}, and newer ones are less than a step of "
-                f"{plan.asking.config.history_resolution:g} s: its history is too short"
+                f"{plan.series_names.config.history_resolution:g} s: its history is too short"
             )
         self.remarks.missing += [f"Prometheus warns: {words}" for words in self.api.warnings]
-        if self._odd:
-            self.remarks.notes.append(f"{self._odd} samples were not usable (NaN, infinite, negative): dropped")
+        if self._unusable:
+            self.remarks.notes.append(f"{self._unusable} samples were not usable (NaN, infinite, negative): dropped")
         if self._saved is not None:
             if self._saved.reused:
                 self.remarks.notes.append(f"{self._saved.reused} parts were read in an earlier run and reused")
@@ -248,19 +248,19 @@ class PrometheusUsage:
         raise AssertionError
 
     async def _fetch(self, plan: PlannedReading, part: Part) -> Batch:
-        columns = Columns(plan.asking.config, {})
+        columns = Columns(plan.series_names.config, {})
         for query, add in (
-            (plan.asking.cpu(plan.every), columns.add_cpu),
-            (plan.asking.memory(plan.every), columns.add_memory),
+            (plan.series_names.cpu(plan.every), columns.add_cpu),
+            (plan.series_names.memory(plan.every), columns.add_memory),
         ):
             begun = self._clock.monotonic()
             async for labels, times, values in self.api.range(query, part):
-                self._odd += int(np.count_nonzero(~(np.isfinite(values) & (values >= 0))))
+                self._unusable += int(np.count_nonzero(~(np.isfinite(values) & (values >= 0))))
                 add(labels, times, values)
             await self._pause(self._clock.monotonic() - begun)
         ooms: list[Oom] = []
         try:
-            async for labels, times, values in self.api.range(plan.asking.ooms(plan.every), part):
+            async for labels, times, values in self.api.range(plan.series_names.ooms(plan.every), part):
                 ooms += self._kills(plan, labels, times, values)
         except Refused as error:
             if not any("out-of-memory" in note for note in self.remarks.notes):
@@ -268,7 +268,7 @@ class PrometheusUsage:
         return columns.batch(sorted(ooms, key=lambda oom: oom.instant))
 
     def _kills(self, plan: PlannedReading, labels: dict[str, str], times: Floats, values: Floats) -> list[Oom]:
-        namespace, pod, container = (labels.get(name, "") for name in plan.asking.by.split(", "))
+        namespace, pod, container = (labels.get(name, "") for name in plan.series_names.by.split(", "))
         who = (namespace, pod, container)
         points = list(zip(times.tolist(), values.tolist(), strict=True))
         found, self._counters[who] = kills(points, self._counters.get(who), plan.start)

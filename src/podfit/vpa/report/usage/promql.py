@@ -30,7 +30,7 @@ MOST_NAMES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class SeriesNames:
     """The names in this Prometheus, and the queries that use them."""
 
     config: PrometheusConfig
@@ -111,10 +111,10 @@ def conventions(config: PrometheusConfig) -> Iterator[PrometheusConfig]:
         )
 
 
-def candidates(config: PrometheusConfig, namespace: str, pods: str) -> Iterator[Asking]:
+def candidates(config: PrometheusConfig, namespace: str, pods: str) -> Iterator[SeriesNames]:
     """The queries of the metrics themselves, then those of the recording rules, for each convention."""
     for convention in conventions(config):
-        plain = Asking(convention, namespace, pods)
+        plain = SeriesNames(convention, namespace, pods)
         yield plain
         yield replace(plain, memory_rule=MEMORY_RULES[0], cpu_rule=CPU_RULES[0])
 

@@ -89,9 +89,9 @@ def test_a_stopped_container_has_no_step() -> None:
     assert pending(pod("a"), Allocated({"a": size("2", "64Mi")}), Actuated({}), ()) == []
 
 
-def test_a_doubtful_pod_is_compared_though_no_container_changes() -> None:
+def test_a_unverified_pod_is_compared_though_no_container_changes() -> None:
     same = {"a": size("1", "64Mi")}
-    found = planned(pod("a"), same, same, Limits(1024, 50_000, 64 * MI), doubtful=True)
+    found = planned(pod("a"), same, same, Limits(1024, 50_000, 64 * MI), unverified=True)
     assert found.steps == (SetPod("cpu", GROW, LimitsChange(cpu_quota_us=100_000)),)
 
 

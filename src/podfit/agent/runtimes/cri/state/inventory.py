@@ -26,7 +26,7 @@ from podfit.kit.concurrency.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
-_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.002, 0.5
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.5
 _END_S = 10.0
 
 
@@ -204,7 +204,7 @@ class Inventory:
     async def _until(true: Callable[[], Awaitable[bool]], what: str) -> None:
         """Queries the runtime until it agrees with the kernel. If the runtime keeps reporting that nothing exited, the
         process was not on this machine: lists will find its exit."""
-        pause, deadline = _FIRST_LOOK_S, time.monotonic() + _END_S
+        pause, deadline = _SHORTEST_PAUSE_S, time.monotonic() + _END_S
         while time.monotonic() < deadline:
             try:
                 if await true():
@@ -213,9 +213,9 @@ class Inventory:
                 if error.code == "NOT_FOUND":
                     return
                 log.info("%s cannot be read yet: %s", what, error)
-                pause, deadline = _LONGEST_LOOK_S, time.monotonic() + _END_S
+                pause, deadline = _LONGEST_PAUSE_S, time.monotonic() + _END_S
             await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_LOOK_S)
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
 
     async def follow_sandbox(self, pod: Pod) -> None:
         """Reads a new sandbox, and follows the process that holds its namespaces."""

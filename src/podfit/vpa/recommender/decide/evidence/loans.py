@@ -28,7 +28,7 @@ MOST_LENDERS = 8
 _SEARCHES = 12
 """How often similar containers are searched for again after none were found, within the time that makes a container a
 lender."""
-_UNTOLD = ("pod-template-hash", "controller-revision-hash", "pod-template-generation")
+_HIDDEN_LABELS = ("pod-template-hash", "controller-revision-hash", "pod-template-generation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,9 @@ class Loan:
 
 
 def _lender(key: AggregateKey, namespace: str) -> str:
-    labels = ",".join(f"{name}={value}" for name, value in labels_from(key.labels).items() if name not in _UNTOLD)
+    labels = ",".join(
+        f"{name}={value}" for name, value in labels_from(key.labels).items() if name not in _HIDDEN_LABELS
+    )
     where = "" if key.namespace == namespace else f" in namespace {key.namespace}"
     return f"container {key.container} of the pods with {labels or 'no labels'}{where}"
 

@@ -27,7 +27,7 @@ class HistogramMatrix:
         self.total: Floats = np.zeros(0)
         self.low: Ints = np.zeros(0, np.int64)
         self.high: Ints = np.zeros(0, np.int64)
-        self.dusty = False
+        self.has_remainders = False
         """Whether weights below epsilon may be outside low and high, where they must not count."""
 
     def resize_rows(self, rows: int) -> None:
@@ -93,7 +93,7 @@ class HistogramMatrix:
     def _extend(self, rows: Ints, buckets: Buckets, at: Ints) -> None:
         """Extends low and high to buckets that now count."""
         counts = self.arena.weights[at] >= self.scheme.epsilon
-        self.dusty |= not counts.all()
+        self.has_remainders |= not counts.all()
         np.minimum.at(self.low, rows[counts], buckets[counts])
         np.maximum.at(self.high, rows[counts], buckets[counts])
 
@@ -101,7 +101,7 @@ class HistogramMatrix:
         """Sets one weight. The caller processes a single row, and maintains low, high and total itself."""
         self._make_room(np.array([row]), np.array([bucket]))
         self.arena.weights[int(self.arena.offset[row]) + bucket - int(self.arena.base[row])] = weight
-        self.dusty |= 0.0 < weight < self.scheme.epsilon
+        self.has_remainders |= 0.0 < weight < self.scheme.epsilon
 
     def subtract(self, rows: Ints, buckets: Buckets, weight: float, instants: Floats) -> None:
         """Subtracts one sample from each row; rows must not repeat."""
@@ -179,7 +179,9 @@ class HistogramMatrix:
             above = counts & (columns >= low[:, None])
             below = counts & (columns <= high[:, None])
             last = self.scheme.count - 1
-            self.dusty |= bool((self.arena.weights[self.arena.offset[chosen][:, None] + columns] * ~counts).any())
+            self.has_remainders |= bool(
+                (self.arena.weights[self.arena.offset[chosen][:, None] + columns] * ~counts).any()
+            )
             self.low[chosen] = np.where(above.any(axis=1), base + above.argmax(axis=1), last)
             highest = width - 1 - below[:, ::-1].argmax(axis=1)
             self.high[chosen] = np.where(below.any(axis=1), base + highest, 0)
@@ -200,14 +202,14 @@ class HistogramMatrix:
     def _block_percentiles(self, matrix: Floats, owners: NDArray[np.int32], fractions: tuple[float, ...]) -> Ints:
         base = self.arena.base[owners]
         low, high = self.low[owners] - base, self.high[owners] - base
-        steps = percentile_steps(matrix, low, self.total[owners], fractions, self.dusty)
+        steps = percentile_steps(matrix, low, self.total[owners], fractions, self.has_remainders)
         inside = np.clip(low, 0, matrix.shape[1] - 1)
         empty = (low != inside) | (matrix[np.arange(len(matrix)), inside] < self.scheme.epsilon)
         return np.where(empty, -1, np.clip(steps, low, np.maximum(low, high)) + base)
 
 
 def percentile_steps(
-    matrix: Floats, low: Ints, total: Floats, fractions: tuple[float, ...], dusty: bool
+    matrix: Floats, low: Ints, total: Floats, fractions: tuple[float, ...], has_remainders: bool
 ) -> NDArray[np.uint8]:
     """The number of columns for which each row's running sum, which begins at `low`, stays below each fraction of its
     total.
@@ -220,7 +222,7 @@ def percentile_steps(
     reached = np.zeros(len(matrix))
     below = np.empty(len(matrix), np.bool_)
     for number, column in enumerate(columns):
-        if dusty:
+        if has_remainders:
             column = np.where(number >= low, column, 0.0)
         np.add(reached, column, out=reached)
         for index, threshold in enumerate(thresholds):

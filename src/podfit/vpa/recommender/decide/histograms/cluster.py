@@ -78,7 +78,7 @@ class ClusterState:
         self._by_handle: dict[int, tuple[Pod, str]] | None = None
         self.vpas: dict[VpaId, Vpa] = {}
         self._aggregates_in: dict[str, dict[AggregateKey, AggregateState]] = {}
-        self._ageless: list[AggregateState] = []
+        self._unstamped: list[AggregateState] = []
         """New aggregates, until `stamp_created` sets their creation time."""
         self._pods_in: dict[str, dict[PodId, Pod]] = {}
         self._vpas_in: dict[str, dict[VpaId, Vpa]] = {}
@@ -247,8 +247,8 @@ class ClusterState:
 
     def stamp_created(self, created: Seconds) -> None:
         """Sets the creation time of aggregates that have none: the time at which they were first seen."""
-        ageless, self._ageless = self._ageless, []
-        for state in ageless:
+        unstamped, self._unstamped = self._unstamped, []
+        for state in unstamped:
             if state.created == NEVER:
                 state.created = created
 
@@ -331,7 +331,7 @@ class ClusterState:
         state = states.get(key)
         if state is None:
             state = states[key] = self._new_aggregate()
-            self._ageless.append(state)
+            self._unstamped.append(state)
             labels = labels_from(pod.label_text)
             for vpa in self.matching(pod.id[0], labels):
                 self._use(vpa, key, state)
