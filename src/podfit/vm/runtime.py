@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,8 @@ class Runtime:
         except LibvirtFailed as error:
             if container.state != RUNNING or error.not_running:
                 return container.limits
+            if error.unanswered:
+                return actual_limits(container.limits, await self.resizer.known(container))
             # The limits are a target while a resize is in progress: the guest does not have that size yet.
             if error.gone or container.update is not None:
                 raise
@@ -159,12 +162,26 @@ class Runtime:
             "update": update.to_json() if update is not None else None,
         }
         if running and power == machines.RUNNING:
-            memory = await self.resizer.memory(container).actual()
-            about["memory"] = {
-                "bootMiB": memory.boot,
-                "devices": [[device.size, device.node] for device in memory.devices],
-                "balloonMiB": memory.balloon,
-                "virtioMiB": memory.virtio,
-            }
-            about["agent"] = await asyncio.wait_for(self.resizer.agent(container).answers(), 10)
+            about |= await self._guest_info(container)
         return {"info": json.dumps(about)}
+
+    async def _guest_info(self, container: Container) -> dict[str, Any]:
+        try:
+            memory = await self.resizer.memory(container).actual()
+        except LibvirtFailed as error:
+            if not error.unanswered:
+                raise
+            return {"problem": str(error)}
+        found = {
+            "bootMiB": memory.boot,
+            "devices": [[device.size, device.node] for device in memory.devices],
+            "balloonMiB": memory.balloon,
+            "virtioMiB": memory.virtio,
+        }
+        return {"memory": found, "agent": await self._agent_answers(container)}
+
+    async def _agent_answers(self, container: Container) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(10):
+                return await self.resizer.agent(container).answers()
+        return False

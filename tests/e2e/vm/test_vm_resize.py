@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.vms import Vms, needs_vms, resources, until
 pytest.importorskip("libvirt", reason="libvirt-python is not installed")
 
 from podfit.cri import api_pb2 as cri
+from podfit.vm.machines.queries import Queries
 from podfit.vm.resizing.memory import VmMemory
 
 pytestmark = [needs_vms, pytest.mark.asyncio(loop_scope="module")]
@@ -192,6 +194,28 @@ async def test_cpusets_hold_for_every_thread_of_qemu_and_in_the_domain(served: t
         assert _allowed(machine.pid()) == {cpus}
         pins = await runtime.hypervisor.on(machine.uuid, lambda domain: domain.vcpuPinInfo())
         assert set(pins) == {tuple(number <= (last if cpus == whole else 0) for number in range(last + 1))}
+
+
+async def test_a_qemu_that_does_not_respond_is_the_stated_cause_and_hides_no_status(
+    served: tuple[Any, Vms], guest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime, vms = served
+    await vms.resize(guest, 1, 256)
+    qemu = runtime.lives.machine(runtime.container(guest)).pid()
+    monkeypatch.setattr(runtime.hypervisor, "_queries", Queries(answer_s=0.3))
+    os.kill(qemu, signal.SIGSTOP)
+    try:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await vms.resize(guest, 1, 384)
+        assert refused.value.code() is grpc.StatusCode.ABORTED
+        assert "QEMU does not respond" in (refused.value.details() or "")
+        assert await vms.size(guest) == (1, 256)
+        assert "QEMU does not respond" in (await vms.about(guest))["problem"]
+    finally:
+        os.kill(qemu, signal.SIGCONT)
+    monkeypatch.undo()
+    await vms.resize(guest, 1, 384)
+    await sees(vms, guest, 1, 384)
 
 
 async def test_a_vm_out_of_slots_says_which_annotation_to_set(served: tuple[Any, Vms]) -> None:

@@ -24,6 +24,7 @@ from podfit.kit.concurrency.tasks import Tasks
 from podfit.vm.machines import folder
 from podfit.vm.machines.events import Event, Events, run_loop
 from podfit.vm.machines.process import Orphans, Processes, become_subreaper
+from podfit.vm.machines.queries import Queries, Unanswered
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -58,6 +59,11 @@ class LibvirtFailed(Exception):
         )
 
     @property
+    def unanswered(self) -> bool:
+        """Whether QEMU does not respond."""
+        return bool(self.code == libvirt.VIR_ERR_OPERATION_TIMEOUT)
+
+    @property
     def no_domain(self) -> bool:
         return bool(self.code == libvirt.VIR_ERR_NO_DOMAIN)
 
@@ -75,6 +81,7 @@ class Hypervisor:
         self.processes = Processes()
         self._orphans = Orphans(self.processes)
         self._pool = ThreadPoolExecutor(THREADS, "libvirt")
+        self._queries = Queries()
         self._connection: Any = None
         self._events: Events | None = None
         self._deliver: Callable[[Event], None] = lambda _event: None
@@ -213,6 +220,13 @@ class Hypervisor:
     async def on(self, uuid: str, work: Callable[[Any], Result]) -> Result:
         """Runs `work` with the libvirt domain, in a thread."""
         return await self.call(lambda: work(self._open().lookupByUUIDString(uuid)))
+
+    async def query(self, uuid: str, work: Callable[[Any], Result]) -> Result:
+        """Like `on`, for a call that QEMU answers without a change."""
+        try:
+            return await self._queries.ask(uuid, lambda: self.on(uuid, work))
+        except Unanswered as error:
+            raise LibvirtFailed(str(error), libvirt.VIR_ERR_OPERATION_TIMEOUT) from error
 
     def _open(self) -> Any:
         """Raises LibvirtFailed while the daemon is down."""

@@ -49,6 +49,9 @@ class Machine:
     async def _do(self, work: Callable[[Any], Any]) -> Any:
         return await self._hypervisor.on(self.uuid, work)
 
+    async def _ask(self, work: Callable[[Any], Any]) -> Any:
+        return await self._hypervisor.query(self.uuid, work)
+
     # --- lifecycle
     async def start(self, enter: Callable[[], None], leave: Callable[[], None], paused: bool = False) -> int:
         """Starts the VM from a thread that has entered the pod's cgroup and network; returns QEMU's pid. A VM whose
@@ -119,16 +122,17 @@ class Machine:
 
     # --- state
     async def live(self) -> Live:
+        """The domain as libvirt knows it, which does not ask QEMU."""
         return read_live(await self._do(lambda domain: domain.XMLDesc(0)))
 
     async def statistics(self) -> dict[str, int]:
         """The balloon statistics, in KiB; those of the guest are missing while it has no driver."""
-        found: dict[str, int] = await self._do(lambda domain: domain.memoryStats())
+        found: dict[str, int] = await self._ask(lambda domain: domain.memoryStats())
         return found
 
     async def measured(self) -> tuple[Live, dict[str, int]]:
         """The parsed domain and its statistics, measured together."""
-        text, found = await self._do(lambda domain: (domain.XMLDesc(0), domain.memoryStats()))
+        text, found = await self._ask(lambda domain: (domain.XMLDesc(0), domain.memoryStats()))
         return read_live(text), found
 
     async def size_xml(self) -> str:
@@ -201,7 +205,7 @@ class Machine:
     async def virtio_region(self) -> Region | None:
         """The address range of the virtio-mem device, which libvirt does not report; None if there is no such
         device."""
-        answer = await self._do(
+        answer = await self._ask(
             lambda domain: libvirt_qemu.qemuMonitorCommand(domain, '{"execute": "query-memory-devices"}', 0)
         )
         for device in json.loads(answer)["return"]:
@@ -220,7 +224,7 @@ class Machine:
         hmp = libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP
         if self._hypervisor.accelerated:
             return ""
-        return str(await self._do(lambda domain: libvirt_qemu.qemuMonitorCommand(domain, "info jit", hmp)))
+        return str(await self._ask(lambda domain: libvirt_qemu.qemuMonitorCommand(domain, "info jit", hmp)))
 
     async def add_vcpus(self, count: int) -> None:
         await self._do(lambda domain: (domain.setVcpusFlags(count, LIVE), domain.setVcpusFlags(count, CONFIG)))

@@ -89,6 +89,11 @@ class Resizer:
         now = await self.memory(container).present()
         return Size(now.vcpus - container.offline_vcpus, now.memory.usable(container.unused_mib))
 
+    async def known(self, container: Container) -> Size:
+        """The size that libvirt knows: for a VM whose QEMU does not respond."""
+        live = await self._lives.machine(container).live()
+        return Size(live.vcpus - container.offline_vcpus, live.memory.usable(container.unused_mib))
+
     # --- requests
     async def update(self, container: Container, newer: Limits) -> None:
         """Resizes a VM. Raises Refused, LibvirtFailed or OSError if the VM does not have its new size when this

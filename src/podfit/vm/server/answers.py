@@ -66,6 +66,8 @@ def code_of(error: Exception) -> grpc.StatusCode:
     if isinstance(error, WrongState):
         return grpc.StatusCode.FAILED_PRECONDITION
     if isinstance(error, LibvirtFailed):
+        if error.unanswered:
+            return grpc.StatusCode.ABORTED
         return grpc.StatusCode.UNAVAILABLE if error.gone else grpc.StatusCode.INTERNAL
     return next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.UNKNOWN)
 
