@@ -13,6 +13,7 @@ import yaml
 
 from podfit.api.resize.dialects import NATIVE_HEADERS
 from podfit.client.transport import HttpTransport, load_pair
+from podfit.kit.web.addresses import bracketed
 
 _MOUNTED = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
@@ -132,10 +133,12 @@ def _place(error: yaml.YAMLError) -> str:
 
 def _in_cluster() -> Access:
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-    host = f"[{host}]" if ":" in host else host
     namespace = (_MOUNTED / "namespace").read_text().strip()
     return Access(
-        f"https://{host}:{port}", namespace, (_MOUNTED / "ca.crt").read_bytes(), token_file=str(_MOUNTED / "token")
+        f"https://{bracketed(host)}:{port}",
+        namespace,
+        (_MOUNTED / "ca.crt").read_bytes(),
+        token_file=str(_MOUNTED / "token"),
     )
 
 

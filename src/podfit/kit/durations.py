@@ -1,6 +1,22 @@
-"""Durations in Go's format, which Kubernetes' messages use."""
+"""Durations in Go's format, which Kubernetes' messages use, and the units in which durations are written."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+
+GO_UNITS_S: Mapping[str, float] = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
+"""The units of Go's durations, in seconds; "µ" has two code points."""
+UNITS_S: Mapping[str, float] = {**GO_UNITS_S, "d": 86400.0, "w": 7 * 86400.0}
+"""Go's units, days and weeks, in seconds."""
 
 
 def go_duration(seconds: float) -> str:

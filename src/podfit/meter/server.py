@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, unquote
 from aiohttp import web
 
 from podfit.api.status import ApiError
+from podfit.kit.web.addresses import bracketed
 from podfit.kit.web.listener import HttpListener, common_name, side_listener_limit
 from podfit.meter.api import Answer, MetricsApi, refusal
 
@@ -45,8 +46,7 @@ class MeterServer:
 
     @property
     def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"https://{host}:{self.port}"
+        return f"https://{bracketed(self.host)}:{self.port}"
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         path, _, query = request.raw_path.partition("?")

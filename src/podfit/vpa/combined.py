@@ -16,6 +16,7 @@ from podfit.api.objects import Object
 from podfit.client import Client
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.concurrency.tasks import Tasks
+from podfit.kit.web.addresses import bracketed
 from podfit.vpa.admission.config import AdmissionConfig, admission_config
 from podfit.vpa.admission.loop import AdmissionWebhook
 from podfit.vpa.admission.reviews import Reviews
@@ -85,7 +86,7 @@ class Autoscaler:
     def hook_at(self, url: str) -> Reviews | None:
         """The reviews of the admission webhook, if the webhook serves this URL."""
         admission = self.admission
-        host = f"[{admission.config.host}]" if ":" in admission.config.host else admission.config.host
+        host = bracketed(admission.config.host)
         return admission.reviews if admission.port and url.startswith(f"https://{host}:{admission.port}/") else None
 
     def pages(self) -> dict[str, Callable[[], bytes]]:

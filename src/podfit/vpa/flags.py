@@ -14,11 +14,11 @@ from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from podfit.api.quantity import Quantity, QuantityError
+from podfit.kit.durations import UNITS_S, go_duration
 from podfit.vpa.flag_texts import TEXTS
 
 T = TypeVar("T")
 
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h|d|w)")
 _TRUE, _FALSE = ("1", "t", "true"), ("0", "f", "false")
 IGNORED = (
@@ -81,17 +81,7 @@ def duration(text: str) -> float:
     sign, rest = (-1.0, text[1:]) if text.startswith("-") else (1.0, text.removeprefix("+"))
     if not rest or _PART.sub("", rest):
         raise ValueError(f'time: invalid duration "{text}"')
-    return sign * sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(rest))
-
-
-def go_duration(seconds: float) -> str:
-    """A duration as Go prints it, in whole milliseconds: `1h30m0s`, `500ms`."""
-    if 0 < seconds < 1:
-        return f"{round(seconds * 1000)}ms"
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(int(minutes), 60)
-    head = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
-    return f"{head}{round(rest, 3):g}s"
+    return sign * sum(float(number) * UNITS_S[unit] for number, unit in _PART.findall(rest))
 
 
 def parse(default: T, arguments: Sequence[str]) -> T:

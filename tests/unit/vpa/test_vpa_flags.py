@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.api.quantity import Quantity
+from podfit.kit.durations import go_duration
 from podfit.vpa.admission.ciphers import openssl_list
 from podfit.vpa.admission.config import AdmissionConfig, admission_config
 from podfit.vpa.flag_texts import TEXTS
-from podfit.vpa.flags import NUMBERS, BadFlag, WrongLine, described, duration, gates, go_duration
+from podfit.vpa.flags import NUMBERS, BadFlag, WrongLine, described, duration, gates
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.updater.config import UpdaterConfig, updater_config
 

@@ -20,6 +20,7 @@ from podfit.api.registry.kinds import kind_named
 from podfit.client.cache import BY_NAMESPACE, Cache
 from podfit.client.rest import Client
 from podfit.kit.clock import Clock
+from podfit.kit.web.addresses import bracketed
 
 SERVICE = kind_named("Service")
 MASTER = ("default", "kubernetes")
@@ -108,11 +109,10 @@ def _links(name: str, service: Object, where: tuple[str, int] | None) -> dict[st
     host = where[0] if where else service["spec"]["clusterIP"]
     first = where[1] if where else ports[0]["port"]
     found = {f"{prefix}_SERVICE_HOST": host, f"{prefix}_SERVICE_PORT": str(first)}
-    address = f"[{host}]" if ":" in host else host
     for at, port in enumerate(ports):
         number = first if at == 0 else port["port"]
         protocol = port.get("protocol") or "TCP"
-        url = f"{protocol.lower()}://{address}:{number}"
+        url = f"{protocol.lower()}://{bracketed(host)}:{number}"
         if port.get("name"):
             found[f"{prefix}_SERVICE_PORT_{port['name'].upper().replace('-', '_')}"] = str(number)
         if at == 0:

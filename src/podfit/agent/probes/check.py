@@ -16,6 +16,7 @@ from podfit.agent.runtimes.base import Runtime
 from podfit.agent.runtimes.values import RuntimeFailure
 from podfit.api.objects import Object
 from podfit.api.status import go_quote
+from podfit.kit.web.addresses import bracketed
 
 
 async def check(
@@ -46,7 +47,7 @@ async def _ask(container: Object, probe: Mapping[str, Any], ip: str, timeout_s: 
         return await grpchealth.check(ip, int(grpc["port"]), grpc.get("service") or "", timeout_s)
     ask = probe.get("httpGet") or probe.get("tcpSocket") or {}
     host, port = ask.get("host") or ip, port_number(ask.get("port"), container)
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = f"{bracketed(host)}:{port}"
     if probe.get("httpGet"):
         return await _get(ask, host, port, timeout_s)
     try:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from podfit.kit.web.addresses import bracketed
+
 METHOD = "/grpc.health.v1.Health/Check"
 AGENT = "kube-probe/1.36"
 SERVING = 1
@@ -22,7 +24,7 @@ async def check(host: str, port: int, service: str, timeout_s: float) -> str | N
         import grpc
     except ImportError:
         return f"error: health rpc probe failed: {_MISSING}"
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = f"{bracketed(host)}:{port}"
     options = [("grpc.primary_user_agent", AGENT), ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)]
     limit = go_seconds(timeout_s)
     began = asyncio.get_running_loop().time()

@@ -21,7 +21,7 @@ from podfit.kit.clock import Clock
 from podfit.kit.concurrency.tasks import Tasks
 
 KINDS = ("startupProbe", "livenessProbe", "readinessProbe")
-_WORDS = {"startupProbe": "Startup", "livenessProbe": "Liveness", "readinessProbe": "Readiness"}
+PROBE_TYPES = {"startupProbe": "Startup", "livenessProbe": "Liveness", "readinessProbe": "Readiness"}
 SUCCESSFUL, FAILED = "successful", "failed"
 
 
@@ -85,7 +85,7 @@ class Probes:
 
     def failed_kind(self, name: str) -> str:
         container_id = self._following.get(name, "")
-        return _WORDS.get(self._failed(name, container_id), "Liveness").lower()
+        return PROBE_TYPES.get(self._failed(name, container_id), "Liveness").lower()
 
     def grace_s(self, name: str) -> float:
         """The grace period of a container that failed its probe: the probe's own, or the pod's."""
@@ -163,7 +163,7 @@ class Probes:
                 self._enqueue(self._record.uid)
             return
         result.successes, result.failures = 0, result.failures + 1
-        message = f"{_WORDS[kind]} probe failed: {error}"
+        message = f"{PROBE_TYPES[kind]} probe failed: {error}"
         self._events.emit(self._record.pod, WARNING, "Unhealthy", message, container["name"])
         if result.failures == int(probe.get("failureThreshold") or 3):
             result.good = False

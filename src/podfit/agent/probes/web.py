@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
+from podfit.kit.web.addresses import bracketed
+
 
 def port_number(port: object, container: Mapping[str, Any]) -> int:
     """A port of the spec: a number, or the name of one of the container's ports."""
@@ -36,7 +38,7 @@ async def get_status(
     ask: Mapping[str, Any], host: str, port: int, timeout_s: float, user_agent: str = PROBE_AGENT
 ) -> int:
     """Like `http_get`, but raises a single kind of failure."""
-    address = f"{_bracketed(host)}:{port}"
+    address = f"{bracketed(host)}:{port}"
     path = "/" + str(ask.get("path") or "/").removeprefix("/")
     what = f'Get "{str(ask.get("scheme") or "HTTP").lower()}://{address}{path}"'
     try:
@@ -62,7 +64,7 @@ async def http_get(
     A redirect is followed while it stays on the host: one to another host counts as the response.
     """
     secure = str(ask.get("scheme") or "HTTP").upper() == "HTTPS"
-    url = f"http{'s' if secure else ''}://{_bracketed(host)}:{port}/{str(ask.get('path') or '').removeprefix('/')}"
+    url = f"http{'s' if secure else ''}://{bracketed(host)}:{port}/{str(ask.get('path') or '').removeprefix('/')}"
     headers = {"User-Agent": user_agent, "Accept": "*/*"}
     headers.update({header["name"]: header["value"] for header in ask.get("httpHeaders") or ()})
     async with asyncio.timeout(timeout_s):
@@ -79,7 +81,7 @@ async def _get(url: str, headers: Mapping[str, str]) -> tuple[int, str]:
     """The status and the Location header of one response."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-    sent = {"Host": f"{_bracketed(host)}:{port}", "Connection": "close", **headers}
+    sent = {"Host": f"{bracketed(host)}:{port}", "Connection": "close", **headers}
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     lines = [f"GET {target} HTTP/1.1", *(f"{key}: {value}" for key, value in sent.items())]
     reader, writer = await asyncio.open_connection(host, port, ssl=_unchecked() if parts.scheme == "https" else None)
@@ -108,7 +110,3 @@ def _unchecked() -> ssl.SSLContext:
     tls = ssl.create_default_context()
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     return tls
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

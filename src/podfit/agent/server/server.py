@@ -30,6 +30,7 @@ from podfit.agent.server.usage.usage import UsageReader
 from podfit.api.numbers import NodeReading
 from podfit.api.quantity import Quantity
 from podfit.kit.files.folderwatch import FolderWatch
+from podfit.kit.web.addresses import bracketed
 from podfit.kit.web.listener import Connection, HttpListener, side_listener_limit
 from podfit.kit.web.routes import Handler, Info, Refusal, Routes, words_of
 
@@ -73,8 +74,7 @@ class NodeServer:
 
     @property
     def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
+        return f"{'https' if self.tls else 'http'}://{bracketed(self.host)}:{self.port}"
 
     def _add_routes(self, routes: Routes) -> None:
         pages: dict[str, Handler] = {

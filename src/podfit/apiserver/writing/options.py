@@ -23,6 +23,7 @@ from podfit.api.status import (
 from podfit.api.text.gojson import GoSyntaxError, parse
 from podfit.api.text.remember import remembered
 from podfit.apiserver.routes import truthy
+from podfit.kit.durations import GO_UNITS_S
 
 Query = dict[str, list[str]]
 APPLY = "application/apply-patch+yaml"
@@ -40,13 +41,12 @@ def timeout_of(query: Query) -> float:
     """The timeout of the client in seconds; 0 if it sent none, or an invalid one."""
     parts = _DURATION_PART.findall(first(query, "timeout")[:_MANAGER_LIMIT])
     try:
-        return sum(float(number) * _UNIT_S[unit] for number, unit in parts)
+        return sum(float(number) * GO_UNITS_S[unit] for number, unit in parts)
     except ValueError:
         return 0
 
 
 _DURATION_PART = re.compile("([0-9.]+)(ns|us|µs|μs|ms|s|m|h)")
-_UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
 _DIGITS = 19
 """The number of digits of the largest 64-bit number."""
 

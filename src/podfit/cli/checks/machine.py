@@ -22,6 +22,7 @@ from pathlib import Path
 from podfit.cli.checks import Finding, fail, ok, tried, warn
 from podfit.cli.checks.network import pod_network
 from podfit.kit.process.oserrors import system_words
+from podfit.kit.web.addresses import bracketed
 
 NEEDED = ("aiohttp", "uvloop", "msgspec", "cryptography", "numpy", "sortedcontainers", "yaml", "jwt", "re2")
 FILES, INSTANCES = 1024, 64
@@ -147,7 +148,7 @@ def port(host: str, number: int) -> Finding:
 
 def _podfit_at(host: str, number: int) -> str:
     """The version of the podfit that listens on this port; "" if the server has another name."""
-    where = f"https://{f'[{host}]' if ':' in host else host}:{number}/version"
+    where = f"https://{bracketed(host)}:{number}/version"
     blind = ssl.create_default_context()
     blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
     try:

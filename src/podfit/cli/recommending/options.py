@@ -9,6 +9,7 @@ from typing import Any
 from podfit.cli.printing.amounts import BadAmount, number, read_amount
 from podfit.cli.printing.output import wrong
 from podfit.cli.recommending.collecting import Filters, ReportRequest
+from podfit.kit.durations import UNITS_S
 from podfit.vpa.history.queries import PrometheusConfig
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.report.decide.findings import Prices, Rules
@@ -16,7 +17,6 @@ from podfit.vpa.report.decide.sizing import RESOURCES, Bounds
 from podfit.vpa.report.usage.saved import cache_folder
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _MOST_HISTORY_S = 90 * 86400.0
 
 
@@ -25,7 +25,7 @@ def seconds(text: str, what: str) -> float:
     found = _TIME.findall(text)
     if not found or "".join(f"{amount}{unit}" for amount, unit in found) != text:
         wrong(f"{what} {text!r}: it is a time such as 8d, 12h or 2m")
-    return sum(float(amount) * _UNITS[unit] for amount, unit in found)
+    return sum(float(amount) * UNITS_S[unit] for amount, unit in found)
 
 
 def request_of(options: dict[str, Any], namespace: str) -> ReportRequest:

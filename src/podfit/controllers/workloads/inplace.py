@@ -23,6 +23,7 @@ from podfit.controllers.workloads.ownership import Owned
 from podfit.controllers.workloads.podstate import is_ready
 from podfit.controllers.workloads.sizes import SIZED_FOR, marked, size_mark, size_patch
 from podfit.kit.clock import parse_rfc3339
+from podfit.kit.durations import UNITS_S
 from podfit.reconcile import DONE, Requeue, Result
 
 POLICY = "podfit.dev/resize-policy"
@@ -32,7 +33,6 @@ BATCH = "podfit.dev/resize-max-unavailable"
 DEFAULT_DEADLINE_S = 300.0
 _REPORTS = 5
 """The number of Events that report the progress of resizes of a workload."""
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def wants_in_place(workload: Object) -> bool:
@@ -55,7 +55,7 @@ def batch_of(workload: Object) -> int:
 def deadline_s(workload: Object) -> float:
     text = (workload["metadata"].get("annotations") or {}).get(DEADLINE, "")
     parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
-    total = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    total = sum(float(number) * UNITS_S[unit] for number, unit in parts)
     return total if total > 0 else DEFAULT_DEADLINE_S
 
 

@@ -20,6 +20,11 @@ class CannotListen(OSError):
         self.port = port
 
 
+def bracketed(host: str) -> str:
+    """The host as it is written before a port: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
 def machine_address() -> str:
     """This machine's outgoing address; loopback if it has no network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

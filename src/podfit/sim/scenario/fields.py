@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from podfit.api.quantity import Quantity, QuantityError
+from podfit.kit.durations import UNITS_S
 
 T = TypeVar("T")
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|[smhd]))+")
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhd])")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -122,7 +122,7 @@ def seconds(path: str, value: Any) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
         return float(value)
     if isinstance(value, str) and _DURATION.fullmatch(value):
-        return sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(value))
+        return sum(float(amount) * UNITS_S[unit] for amount, unit in _PART.findall(value))
     raise BadScenario(f"{path}: {value!r} is not a duration: write 90s, 5m, 1h30m or 2d")
 
 

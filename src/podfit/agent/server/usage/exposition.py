@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from podfit.agent.pods.record import PodRecord
-from podfit.agent.probes.probes import FAILED, SUCCESSFUL
+from podfit.agent.probes.probes import FAILED, PROBE_TYPES, SUCCESSFUL
+from podfit.agent.runtimes.cgroups import QOS_FOLDERS
 from podfit.agent.server.usage.usage import ContainerSample, NodeSample, PodSample
 from podfit.api.resize.states import all_containers
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
-_QOS_FOLDERS = {"Guaranteed": "", "Burstable": "/burstable", "BestEffort": "/besteffort"}
 Row = tuple[Mapping[str, str], float, float]
 """Labels, value, time in seconds."""
 
@@ -44,11 +44,10 @@ class Page:
 
 
 _FAULTS = ("pgfault", "pgmajfault")
-_PROBES = {"startupProbe": "Startup", "livenessProbe": "Liveness", "readinessProbe": "Readiness"}
 LABEL_VALUES: dict[str, dict[str, tuple[str, ...]]] = {
     "container_cpu_usage_seconds_total": {"cpu": ("total",)},
     "container_memory_failures_total": {"failure_type": _FAULTS, "scope": ("container",)},
-    "prober_probe_total": {"probe_type": tuple(_PROBES.values()), "result": (SUCCESSFUL, FAILED)},
+    "prober_probe_total": {"probe_type": tuple(PROBE_TYPES.values()), "result": (SUCCESSFUL, FAILED)},
 }
 """The values of labels that have a fixed set of them."""
 
@@ -131,7 +130,7 @@ def resource_page(node: NodeSample) -> str:
 
 
 def pod_id(pod: PodSample, root: str) -> str:
-    return f"{root}{_QOS_FOLDERS.get(pod.record.qos, '')}/pod{pod.record.uid}"
+    return f"{root}{QOS_FOLDERS.get(pod.record.qos, '')}/pod{pod.record.uid}"
 
 
 def _groups(node: NodeSample, root: str) -> list[tuple[dict[str, str], PodSample | ContainerSample]]:
@@ -267,7 +266,7 @@ def probes_page(records: Iterable[PodRecord]) -> str:
                 "namespace": record.namespace,
                 "pod": record.name,
                 "pod_uid": record.uid,
-                "probe_type": _PROBES[kind],
+                "probe_type": PROBE_TYPES[kind],
                 "result": result,
             }
             rows.append((labels, times, 0))
