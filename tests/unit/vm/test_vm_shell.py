@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from podfit.vm.machines.guest import AgentFailed, GuestAgent
-from podfit.vm.machines.shell import GuestExec
+from podfit.vm.server.streaming.shell import GuestExec
 
 
 class HostAgent:

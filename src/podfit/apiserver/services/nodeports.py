@@ -14,7 +14,7 @@ from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError, internal_error, invalid, unprocessable
 from podfit.apiserver.storage.objects import Objects
 from podfit.apiserver.storage.usable import usable
-from podfit.apiserver.strategy.kinds.service_changes import ON_NODES, health_checked, needs_ports
+from podfit.apiserver.strategy.kinds.services.changes import ON_NODES, health_checked, needs_ports
 
 SERVICE = kind_named("Service")
 FIRST, LAST = 30_000, 32_767

@@ -11,11 +11,12 @@ from podfit.apiserver.strategy.devices import claims
 from podfit.apiserver.strategy.devices import slices as devices
 from podfit.apiserver.strategy.flows.levels import PriorityLevelStrategy
 from podfit.apiserver.strategy.flows.schemas import FlowSchemaStrategy
-from podfit.apiserver.strategy.kinds import access, limits, nodes, notes, plain, services
+from podfit.apiserver.strategy.kinds import access, limits, nodes, notes, plain
 from podfit.apiserver.strategy.kinds.batch import cronjobs, jobs
 from podfit.apiserver.strategy.kinds.extending import definitions, extensions, signing, webhooks
 from podfit.apiserver.strategy.kinds.replicas import autoscalers, policy, stateful
 from podfit.apiserver.strategy.kinds.replicas import workloads as apps
+from podfit.apiserver.strategy.kinds.services import services
 from podfit.apiserver.strategy.networking import ingresses, policies, ranges, slices
 from podfit.apiserver.strategy.pod.pods import PodStrategy
 from podfit.apiserver.strategy.policies import bindings, mutating, validating

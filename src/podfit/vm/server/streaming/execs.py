@@ -11,11 +11,11 @@ from podfit.cri import api_pb2 as cri
 from podfit.streaming.ends import ByteStream, ExecStream, StreamFailure
 from podfit.vm.machines.events import AGENT_UP, STOPPED
 from podfit.vm.machines.guest import AgentFailed, CommandResult, GuestAgent
-from podfit.vm.machines.shell import GuestExec
 from podfit.vm.reach.consoleends import ConsoleStream
 from podfit.vm.records import RUNNING, Container
 from podfit.vm.runtime import Runtime
 from podfit.vm.server.answers import WrongState, answered
+from podfit.vm.server.streaming.shell import GuestExec
 from podfit.vm.server.streaming.streams import Conversation, StreamServer
 
 BOOT_S = 60.0

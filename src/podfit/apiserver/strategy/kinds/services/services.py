@@ -11,8 +11,8 @@ from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import chosen, labels, names_valid, parse_ip
 from podfit.apiserver.strategy.checks import port as port_valid
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
-from podfit.apiserver.strategy.kinds.service_annotations import range_errors, topology_errors
-from podfit.apiserver.strategy.kinds.service_changes import (
+from podfit.apiserver.strategy.kinds.services.annotations import range_errors, topology_errors
+from podfit.apiserver.strategy.kinds.services.changes import (
     FIXED,
     ON_NODES,
     POLICIES,

@@ -1,0 +1,1 @@
+"""The strategy of Services: defaults, validation, and what updates may change."""
