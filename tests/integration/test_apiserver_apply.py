@@ -12,6 +12,7 @@ from tests.support.cluster.asking import Asker, serving
 PODS = "/api/v1/namespaces/default/pods"
 APPLY = "application/apply-patch+yaml"
 STRATEGIC = "application/strategic-merge-patch+json"
+MERGE = "application/merge-patch+json"
 MALFORMED = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
@@ -106,3 +107,21 @@ async def test_a_condition_of_the_status_without_a_type_names_its_place_in_the_s
     }
     code, status = await apply(ask, f"{PODS}/r/status", body)
     assert (code, status["details"]["causes"][0]["field"]) == (422, "status.conditions[0].Type")
+
+
+@pytest.mark.parametrize("path", ["/none/resize", "/none/status", "/none/ephemeralcontainers"])
+async def test_an_absent_pod_is_reported_before_the_configuration_is_read(ask: Asker, path: str) -> None:
+    assert (await apply(ask, PODS + path, {}))[0] == 404
+    assert (await apply(ask, f"{PODS}/none", {}))[0] == 400, "the main endpoint would create it"
+
+
+@pytest.mark.parametrize("entries", [[], [{}]])
+async def test_an_empty_list_of_managed_fields_resets_them(ask: Asker, entries: list[Any]) -> None:
+    code, made = await ask("PATCH", f"{PODS}/r", {"metadata": {"managedFields": entries}}, MERGE)
+    assert code == 200 and "managedFields" not in made["metadata"]
+
+
+async def test_an_empty_list_of_managed_fields_sent_to_a_subresource_changes_nothing(ask: Asker) -> None:
+    body = {"metadata": {"managedFields": []}, "status": {"message": "m"}}
+    code, made = await ask("PATCH", f"{PODS}/r/status", body, MERGE)
+    assert code == 200 and len(made["metadata"]["managedFields"]) == 2

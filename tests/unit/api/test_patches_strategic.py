@@ -103,13 +103,21 @@ def test_maps_can_be_replaced_or_emptied_by_directive_and_nulls_delete() -> None
     assert "labels" not in merged({"metadata": {"labels": None, "annotations": None}})["metadata"]
 
 
-def test_new_values_carry_neither_nulls_nor_directives() -> None:
-    patch = {
-        "spec": {"affinity": {"nodeAffinity": None, "$retainKeys": []}, "containers": [{"name": "n", "env": None}]}
-    }
-    made = merged(patch)["spec"]
-    assert made["affinity"] == {}
-    assert made["containers"][0] == {"name": "n"}
+def test_new_values_carry_no_nulls_and_no_maps_with_a_directive() -> None:
+    affinity = {"nodeAffinity": None, "podAffinity": {"$patch": "replace"}}
+    made = merged({"spec": {"affinity": affinity, "securityContext": {"$patch": "replace", "runAsUser": 1}}})["spec"]
+    assert made["affinity"] == {} and "securityContext" not in made
+
+
+def test_directives_with_nothing_to_apply_to_are_unknown_fields() -> None:
+    element = {"name": "n", "image": "x", "securityContext": {"$patch": "replace"}, "env": None}
+    patch = {"spec": {"affinity": {"$retainKeys": []}, "containers": [element]}}
+    made = patch_object(LIVE, json.dumps(patch).encode(), STRATEGIC, POD)
+    assert made.warnings == [
+        'unknown field "spec.affinity.$retainKeys"',
+        'unknown field "spec.containers[0].securityContext.$patch"',
+    ]
+    assert made.obj["spec"]["affinity"] == {} and made.obj["spec"]["containers"][0]["securityContext"] == {}
 
 
 @pytest.mark.parametrize(
@@ -137,6 +145,19 @@ def test_new_values_carry_neither_nulls_nor_directives() -> None:
 )
 def test_nonsense_is_refused(patch: Any, answer: tuple[int, str]) -> None:
     assert refused(patch) == answer
+
+
+@pytest.mark.parametrize(
+    ("order", "given", "why"),
+    [
+        ([{"name": "a"}, {}], None, "map: map[] does not contain declared merge key: name"),
+        (["a"], [{"name": "a"}], "expected a map[string]interface {}, but received a string"),
+        ([{"name": "a"}, None], None, "value for key 1 is not a map"),
+    ],
+)
+def test_an_order_with_an_element_without_a_name_is_refused(order: Any, given: Any, why: str) -> None:
+    patch = {"$setElementOrder/containers": order} | ({"containers": given} if given else {})
+    assert refused({"spec": patch}) == (500, why)
 
 
 def test_an_order_that_names_nothing_contradicts_nothing() -> None:

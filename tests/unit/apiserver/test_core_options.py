@@ -43,3 +43,11 @@ def test_an_invalid_continue_token_is_explained(token: str, why: str) -> None:
     with pytest.raises(ApiError) as refusal:
         read_token(token)
     assert refusal.value.message == f"invalid continue token: continue key is not valid: {why}"
+
+
+@pytest.mark.parametrize("number", ["1.5", "1e2", "99999999999999999999"])
+def test_a_grace_period_that_is_no_integer_is_quoted_as_it_was_written(number: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        delete_options({}, f'{{"gracePeriodSeconds":{number}}}'.encode())
+    where = "Go struct field DeleteOptions.gracePeriodSeconds of type int64"
+    assert caught.value.message == f"json: cannot unmarshal number {number} into {where}"

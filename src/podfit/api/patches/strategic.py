@@ -19,7 +19,7 @@ from podfit.api.schema.decoding.scalars import json_word
 from podfit.api.schema.types import Field, ListOf, MapOf, Struct, Type
 from podfit.api.status import ApiError, bad_request
 from podfit.api.text.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
-from podfit.api.text.goprint import go_print
+from podfit.api.text.goprint import go_print, go_type
 
 DIRECTIVE, RETAIN_KEYS = "$patch", "$retainKeys"
 DELETE_PREFIX, ORDER_PREFIX = "$deleteFromPrimitiveList/", "$setElementOrder/"
@@ -225,7 +225,8 @@ def _merge_elements(document: list[Any], patch: list[Any], key: str, kind: Type)
             raise no_merge_key(item, key)
         place = places.get(name, len(out))
         before = out[place] if place < len(out) else None
-        made = without_directives(item) if before is None else merged(before, item, kind)
+        # A new element is taken as it is: directives in it are unknown fields.
+        made = item if before is None else merged(before, item, kind)
         if made is not before:
             out = list(document) if out is document else out
             out[place : place + 1] = [made]
@@ -248,6 +249,8 @@ def _ordered_lists(out: Map, patch: Map, kind: Type) -> Map:
         if not isinstance(order, list) or any(x is not None and not isinstance(x, list) for x in (before, given)):
             raise bad_request("invalid patch format of setElementOrder list")
         row = _row(kind, key)
+        if row.merge_key and not (before is None and given is None):
+            _require_names(order, row.merge_key, bool(given))
         validate_order(given or [], order, row.merge_key)
         if before is None and given is None:
             continue
@@ -255,6 +258,17 @@ def _ordered_lists(out: Map, patch: Map, kind: Type) -> Map:
         out[key] = enforce_order(result, order, before or [], row.merge_key)
         rest.pop(key, None)
     return rest
+
+
+def _require_names(order: list[Any], key: str, compared: bool) -> None:
+    """Rejects elements of `$setElementOrder` without a name. `compared`: the patch also has elements to order."""
+    for at, item in enumerate(order):
+        if not isinstance(item, dict):
+            if not compared:
+                raise server_error(f"value for key {at} is not a map")
+            raise server_error(f"expected a {GO_MAP}, but received a {'nil' if item is None else go_type(item)}")
+        if key not in item:
+            raise no_merge_key(item, key)
 
 
 def _list_to_order(before: list[Any] | None, given: list[Any] | None, row: Field) -> list[Any]:
@@ -266,15 +280,13 @@ def _list_to_order(before: list[Any] | None, given: list[Any] | None, row: Field
 
 
 def without_directives(value: Any) -> Any:
-    """A patch value used as a plain value: without directives and nulls."""
+    """A patch value used as a plain value: without nulls, and without maps with `$patch`, which have nothing to apply
+    to (None for such a map). Other directives stay, and are reported as unknown fields."""
     if isinstance(value, dict):
-        return {
-            key: without_directives(item)
-            for key, item in value.items()
-            if item is not None
-            and key not in (DIRECTIVE, RETAIN_KEYS)
-            and not key.startswith((DELETE_PREFIX, ORDER_PREFIX))
-        }
+        if DIRECTIVE in value:
+            return None
+        plain = ((key, without_directives(item)) for key, item in value.items() if item is not None)
+        return {key: item for key, item in plain if item is not None}
     if isinstance(value, list):
-        return [without_directives(x) for x in value if not (isinstance(x, dict) and x.get(DIRECTIVE) == "delete")]
+        return [without_directives(x) for x in value if not (isinstance(x, dict) and DIRECTIVE in x)]
     return value

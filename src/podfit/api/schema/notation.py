@@ -9,6 +9,7 @@ map. Indented lines are fields: name, type as Go writes it (`*` for a pointer), 
     merge[=key]  strategic merge of the list, by key             retainKeys, replace: strategic merge's other words
     map=a,b      server-side apply: an associative list          set, atomic: likewise
     granular     server-side apply of a struct that is atomic elsewhere
+    keepempty    an empty list is not the same as none in a request
 
 Names are looked up in the same table, then in `core`, then in `meta`.
 """
@@ -130,6 +131,8 @@ def _flag(row: Field, flag: str) -> None:
         row.required = word == "required"
     elif word == "omitzero":
         row.omit_zero = True
+    elif word == "keepempty":
+        row.keep_empty = True
     elif word == "merge":
         row.merge, row.merge_key = True, value or None
     elif word == "retainKeys":

@@ -46,6 +46,8 @@ class Field:
     omit_empty: bool = True
     """Whether Go omits the field if its value is empty (a struct that is not a pointer is never omitted)."""
     omit_zero: bool = False
+    keep_empty: bool = False
+    """Whether an empty value is kept in a decoded request although Go omits it."""
     required: bool = False
     merge: bool = False
     """A strategic merge patch merges this list element by element."""

@@ -53,6 +53,6 @@ def printed_when_unset(row: Field) -> bool:
 
 def dropped_when_empty(row: Field) -> bool:
     """Whether an empty value (an empty string or list, 0, false) is dropped."""
-    if row.pointer or not row.omit_empty or isinstance(row.type, Struct):
+    if row.pointer or not row.omit_empty or row.keep_empty or isinstance(row.type, Struct):
         return False
     return not (isinstance(row.type, Scalar) and row.type.form in NEVER_EMPTY)

@@ -88,6 +88,7 @@ class ScaleHandlers:
         return await self._write(call, options, change, self._tracking(call, options))
 
     async def _apply(self, call: Call, options: WriteOptions) -> Object:
+        call.objects.required(call.kind, call.namespace, call.route.name)
         applied = read_configuration(call, SCALE, options)
         manager, path = managed.manager_of(call, options), self.where(call.kind).replicas
 

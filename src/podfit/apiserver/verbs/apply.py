@@ -15,7 +15,7 @@ from podfit.api.schema.decoding.scalars import json_word
 from podfit.api.schema.decoding.yaml_nodes import YamlError
 from podfit.api.schema.decoding.yamls import parse_yaml
 from podfit.api.schema.types import Struct
-from podfit.api.status import bad_request, conflict, not_found
+from podfit.api.status import bad_request, conflict
 from podfit.apiserver.calls import Call
 from podfit.apiserver.dialects import Dialect
 from podfit.apiserver.dialects.applying import native_configuration, overlaid
@@ -34,6 +34,9 @@ from podfit.store.backend import Record
 async def apply(call: Call, accepted: Accepted, form: Form, options: WriteOptions) -> Response:
     struct = type_of(call.kind)
     assert struct is not None
+    if call.route.subresource:
+        # The main endpoint reads the configuration first, because it creates an absent object.
+        call.objects.required(call.kind, call.namespace, call.route.name)
     applied = await call.offload(lambda: read_configuration(call, call.kind, options))
     write = call.write(options, call.route.subresource)
     if (dialect := write.dialect) is None:
@@ -41,9 +44,7 @@ async def apply(call: Call, accepted: Accepted, form: Form, options: WriteOption
     else:
         check_applied(applied, dialect.struct(call.kind))
         applier = _Translating(call, applied, struct, options, write, dialect)
-    if call.objects.record(call.kind, call.namespace, call.route.name) is None:
-        if call.route.subresource:
-            raise not_found(call.kind.plural, call.route.name, call.kind.group)
+    if not call.route.subresource and call.objects.record(call.kind, call.namespace, call.route.name) is None:
         metadata = applied.get("metadata")
         uid = metadata.get("uid") if isinstance(metadata, dict) else None
         if uid:

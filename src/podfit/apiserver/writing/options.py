@@ -20,7 +20,7 @@ from podfit.api.status import (
     too_long,
     unprocessable,
 )
-from podfit.api.text.gojson import GoSyntaxError, parse
+from podfit.api.text.gojson import GoSyntaxError, Literal, parse, parse_exact
 from podfit.api.text.remember import remembered
 from podfit.apiserver.routes import truthy
 from podfit.kit.durations import GO_UNITS_S
@@ -245,6 +245,9 @@ def _decode_delete_options(body: bytes) -> Object:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
     if options is None:
         return {}
+    if isinstance(options, dict) and isinstance(options.get("gracePeriodSeconds"), float):
+        # Go quotes a number that is not an integer as it was written.
+        options = parse_exact(body)
     if not isinstance(options, dict):
         raise bad_request(
             f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_word(options)} into Go value "
@@ -265,14 +268,16 @@ def _decode_delete_options(body: bytes) -> Object:
 
 
 def _checked_types(options: Object) -> Object:
+    grace = options.get("gracePeriodSeconds")
+    if isinstance(grace, int) and not isinstance(grace, bool) and not -(2**63) <= grace < 2**63:
+        options["gracePeriodSeconds"] = Literal.of(str(grace))
     for name, wanted, word in _TYPES:
         value = options.get(name)
         if value is None:
             options.pop(name, None)
         elif not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-            raise bad_request(
-                f"json: cannot unmarshal {json_word(value)} into Go struct field DeleteOptions.{name} of type {word}"
-            )
+            said = f"number {value.text}" if wanted is int and isinstance(value, Literal) else json_word(value)
+            raise bad_request(f"json: cannot unmarshal {said} into Go struct field DeleteOptions.{name} of type {word}")
     stated = options.get("preconditions", {})
     for name, word in (("uid", "types.UID"), ("resourceVersion", "string")):
         if not isinstance(stated.get(name), str | None):
