@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from podfit.cli.printing.output import wrong
+from podfit.cli.printing.output import usage_error
 from podfit.kit.files.dirlock import Holder, holder_of
 from podfit.kit.process.processes import all_pids, open_files
 
@@ -79,9 +79,9 @@ def chosen(name: str, data_dir: Path) -> Cluster:
         inside = data_dir.parent == home().resolve() and _NAME.fullmatch(data_dir.name)
         return Cluster(data_dir, data_dir.name if inside else "")
     if not _NAME.fullmatch(name):
-        wrong(f"--name {name!r}: at most 50 lower case letters, digits and '-', with no '-' at the ends")
+        usage_error(f"--name {name!r}: at most 50 lower case letters, digits and '-', with no '-' at the ends")
     if data_dir != DEFAULT_DATA.resolve():
-        wrong("--name and --data-dir exclude each other: a named cluster has a data directory of its own")
+        usage_error("--name and --data-dir exclude each other: a named cluster has a data directory of its own")
     return Cluster(home().resolve() / name, name)
 
 

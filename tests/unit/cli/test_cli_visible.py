@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.cli.printing.output import note, print_object, say, visible
+from podfit.cli.printing.output import echo, note, print_object, visible
 
 TEXTS = st.text(st.one_of(st.characters(), st.sampled_from("\x1b\x07\r\x7f\x9b\u202e\u2066\n\t[31m")))
 
@@ -53,6 +53,6 @@ def test_json_and_yaml_hold_the_same_text_and_no_control_characters(
 
 
 def test_answers_and_notes_are_both_made_visible(capsys: pytest.CaptureFixture[str]) -> None:
-    say("\x1b]0;title\x07")
+    echo("\x1b]0;title\x07")
     note("\x1b]0;title\x07")
     assert tuple(capsys.readouterr()) == ("^[]0;title^G\n", "^[]0;title^G\n")

@@ -100,9 +100,9 @@ def _checked(path: Path, name: str, values: Any) -> Floats:
     if not (np.issubdtype(values.dtype, np.floating) or np.issubdtype(values.dtype, np.integer)):
         raise BadHistory(f"{path}: `{name}` has type {values.dtype}, not numbers")
     values = np.asarray(values, np.float32)
-    for wrong, words in ((values < 0, "negative"), (np.isinf(values), "infinite")):
-        if wrong.any():
-            row, sample = (int(at) for at in np.argwhere(wrong)[0])
+    for usage_error, words in ((values < 0, "negative"), (np.isinf(values), "infinite")):
+        if usage_error.any():
+            row, sample = (int(at) for at in np.argwhere(usage_error)[0])
             raise BadHistory(f"{path}: `{name}` of container {row} at sample {sample} is {words}")
     return np.asarray(values, np.float32)
 

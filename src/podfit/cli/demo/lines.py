@@ -7,7 +7,7 @@ import time
 from podfit.cli.demo.history import Moved
 from podfit.cli.demo.stage import Stage
 from podfit.cli.printing.amounts import RESOURCES, amount_text
-from podfit.cli.printing.output import say
+from podfit.cli.printing.output import echo
 from podfit.cli.printing.wording import size_text
 
 EVERY_S = 10.0
@@ -19,10 +19,10 @@ class Lines:
         self._printed_at = 0.0
         self._typed = 0
         for line in banner:
-            say(line)
+            echo(line)
 
     def __enter__(self) -> Lines:
-        say(f"podfit demo: kubeconfig {self._stage.kubeconfig}; Ctrl-C ends it")
+        echo(f"podfit demo: kubeconfig {self._stage.kubeconfig}; Ctrl-C ends it")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -31,10 +31,10 @@ class Lines:
     def moved(self, moves: list[Moved]) -> None:
         now = time.monotonic() - self._stage.started
         for line in self._stage.typed[self._typed :]:
-            say(f"{now:5.1f}s manual resize: {line}")
+            echo(f"{now:5.1f}s manual resize: {line}")
         self._typed = len(self._stage.typed)
         for move in moves:
-            say(f"{now:5.1f}s {move} (restarts {self._stage.seen.restarts})")
+            echo(f"{now:5.1f}s {move} (restarts {self._stage.seen.restarts})")
         if now - self._printed_at >= EVERY_S and self._stage.seen.containers:
             self._printed_at = now
             self._report(now)
@@ -45,4 +45,4 @@ class Lines:
                 f"{resource} {amount_text(resource, known.usage[resource][-1] if known.usage[resource] else None)}"
                 for resource in RESOURCES
             )
-            say(f"{now:5.1f}s {container}: has {size_text(known.states.get('actual'))}, uses {used}")
+            echo(f"{now:5.1f}s {container}: has {size_text(known.states.get('actual'))}, uses {used}")

@@ -37,7 +37,7 @@ ObjectOutput = Annotated[str, output_option(OBJECTS, "a line for each pod")]
 DataOutput = Annotated[str, output_option(DATA, "text")]
 
 
-def wrong(text: str) -> NoReturn:
+def usage_error(text: str) -> NoReturn:
     """Exits with the error for invalid usage."""
     note(f"podfit: {text}")
     raise typer.Exit(2)
@@ -46,7 +46,9 @@ def wrong(text: str) -> NoReturn:
 def check_format(output: str, allowed: Sequence[str] = TABLES) -> str:
     if output not in allowed:
         known = ",".join(sorted(word for word in allowed if word))
-        wrong(f'unable to match a printer suitable for the output format "{output}", allowed formats are: {known}')
+        usage_error(
+            f'unable to match a printer suitable for the output format "{output}", allowed formats are: {known}'
+        )
     return output
 
 
@@ -55,7 +57,7 @@ def note(text: str) -> None:
     print(visible(text), file=sys.stderr, flush=True)
 
 
-def say(text: str = "") -> None:
+def echo(text: str = "") -> None:
     print(visible(text), flush=True)
 
 
@@ -120,11 +122,11 @@ def print_object(output: str, value: Any) -> None:
     value = _without_managed_fields(value)
     if output == "json":
         # JSON escapes control characters itself.
-        say(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, indent=4, ensure_ascii=False)))
+        echo(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, indent=4, ensure_ascii=False)))
     else:
         import yaml
 
-        say(yaml.safe_dump(value, sort_keys=False, allow_unicode=True).rstrip("\n"))
+        echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True).rstrip("\n"))
 
 
 def _without_managed_fields(value: Any) -> Any:

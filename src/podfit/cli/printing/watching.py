@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 
-from podfit.cli.printing.output import say, visible
+from podfit.cli.printing.output import echo, visible
 
 Page = Callable[[], Awaitable[str]]
 
@@ -14,12 +14,12 @@ Page = Callable[[], Awaitable[str]]
 async def show(page: Page, watch: bool, every_s: float = 2.0, times: int = 0) -> None:
     """Shows the page `times` times; 0: until Ctrl-C."""
     if not watch:
-        say(await page())
+        echo(await page())
         return
     shown = 0
     if not sys.stdout.isatty():
         while True:
-            say(await page())
+            echo(await page())
             shown += 1
             if shown == times:
                 return

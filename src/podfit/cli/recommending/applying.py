@@ -17,7 +17,7 @@ from podfit.vpa.observe.caches import WELL_KNOWN
 from podfit.vpa.report.decide.sizing import ContainerSizes
 from podfit.vpa.runtimes.heaps import heap_of
 
-Say = Callable[[str], None]
+Echo = Callable[[str], None]
 BEST_EFFORT = "BestEffort"
 
 
@@ -104,7 +104,7 @@ def _too_small_in_place(container: Mapping[str, Any], sizes: ContainerSizes) -> 
     return f"not shrunk in place: {heap.words}, which is up to {math.ceil(most / (1 << 20))}Mi until it restarts"
 
 
-async def apply(client: Client, made: Sequence[ApplyStep], dry: bool, say: Say) -> ApplyOutcome:
+async def apply(client: Client, made: Sequence[ApplyStep], dry: bool, echo: Echo) -> ApplyOutcome:
     outcome = ApplyOutcome()
     query = {"dryRun": "All"} if dry else {}
     for step in made:
@@ -117,5 +117,5 @@ async def apply(client: Client, made: Sequence[ApplyStep], dry: bool, say: Say) 
             outcome.resized += 1
         else:
             outcome.templates += 1
-        say(f"{step.what} {'resized' if step.subresource else 'changed'}{' (server dry run)' if dry else ''}")
+        echo(f"{step.what} {'resized' if step.subresource else 'changed'}{' (server dry run)' if dry else ''}")
     return outcome

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from podfit.cli.printing.amounts import BadAmount, number, read_amount
-from podfit.cli.printing.output import wrong
+from podfit.cli.printing.output import usage_error
 from podfit.cli.recommending.collecting import Filters, ReportRequest
 from podfit.kit.durations import UNITS_S
 from podfit.vpa.history.queries import PrometheusConfig
@@ -24,7 +24,7 @@ def seconds(text: str, what: str) -> float:
     """Parses a duration such as `8d`, `1h30m` or `90s`."""
     found = _TIME.findall(text)
     if not found or "".join(f"{amount}{unit}" for amount, unit in found) != text:
-        wrong(f"{what} {text!r}: it is a time such as 8d, 12h or 2m")
+        usage_error(f"{what} {text!r}: it is a time such as 8d, 12h or 2m")
     return sum(float(amount) * UNITS_S[unit] for amount, unit in found)
 
 
@@ -32,7 +32,7 @@ def request_of(options: dict[str, Any], namespace: str) -> ReportRequest:
     bounds = Bounds(_amounts(options, "min"), _amounts(options, "max"), options["keep_limits"])
     for resource in RESOURCES:
         if bounds.least.get(resource, 0) > bounds.most.get(resource, 1 << 62):
-            wrong(f"--min-{resource} is above --max-{resource}")
+            usage_error(f"--min-{resource} is above --max-{resource}")
     return ReportRequest(
         namespace,
         Filters(options["selector"], _kinds(options["kind"]), tuple(options["names"] or ())),
@@ -58,7 +58,7 @@ def _amounts(options: dict[str, Any], which: str) -> dict[str, int]:
             if (text := options[f"{which}_{name}"])
         }
     except BadAmount as error:
-        wrong(str(error))
+        usage_error(str(error))
 
 
 def _kinds(text: str) -> frozenset[str]:
@@ -79,14 +79,14 @@ def _called(kind: Any) -> tuple[str, ...]:
 def prometheus_config(options: dict[str, Any]) -> PrometheusConfig | None:
     length = seconds(options["history"], "--history")
     if not 600 <= length <= _MOST_HISTORY_S:
-        wrong(f"--history {options['history']}: it is between 10m and 90d")
+        usage_error(f"--history {options['history']}: it is between 10m and 90d")
     address = options["prometheus"]
     if not address:
         if options.get("source") == "prometheus":
-            wrong("--source prometheus: say where it is with --prometheus URL")
+            usage_error("--source prometheus: say where it is with --prometheus URL")
         return None
     if not address.startswith(("http://", "https://")):
-        wrong(f"--prometheus {address!r}: it is an address such as http://localhost:9090")
+        usage_error(f"--prometheus {address!r}: it is an address such as http://localhost:9090")
     return replace(
         PrometheusConfig(),
         prometheus_address=address,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from podfit.cli.clusters import Cluster, known
-from podfit.cli.printing.output import OBJECTS, check_format, list_of, note, output_option, print_object, say, table
+from podfit.cli.printing.output import OBJECTS, check_format, echo, list_of, note, output_option, print_object, table
 
 HEADER = ("NAME", "STATUS", "PID", "SERVER", "DATA DIRECTORY")
 
@@ -23,12 +23,12 @@ def clusters(output: Annotated[str, output_option(OBJECTS, "a table")] = "") -> 
         print_object(output, list_of(rows))
     elif output == "name":
         for row in rows:
-            say(row["name"] or row["dataDirectory"])
+            echo(row["name"] or row["dataDirectory"])
     elif not rows:
         note("No clusters found. Start one with `podfit up`.")
     else:
         columns = ("name", "status", "pid", "server", "dataDirectory")
-        say(table([[row[column] or "-" for column in columns] for row in rows], HEADER))
+        echo(table([[row[column] or "-" for column in columns] for row in rows], HEADER))
 
 
 def _row(cluster: Cluster) -> dict[str, Any]:

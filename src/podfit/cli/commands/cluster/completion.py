@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from podfit.cli.completing.scripts import SCRIPTS
-from podfit.cli.printing.output import say, wrong
+from podfit.cli.printing.output import echo, usage_error
 
 
 def add_to(app: typer.Typer) -> None:
@@ -16,5 +16,5 @@ def add_to(app: typer.Typer) -> None:
 
 def completion(shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="The shell.")]) -> None:
     if shell not in SCRIPTS:
-        wrong(f"completion {shell!r}: it is bash, zsh or fish")
-    say(SCRIPTS[shell])
+        usage_error(f"completion {shell!r}: it is bash, zsh or fish")
+    echo(SCRIPTS[shell])

@@ -14,7 +14,7 @@ from podfit.cli.options.components import Listen
 from podfit.cli.options.connect import Context, Kubeconfig
 from podfit.cli.options.ports import host_port
 from podfit.cli.options.runtimes import RuntimeEndpoint
-from podfit.cli.printing.output import DATA, DataOutput, check_format, print_object, visible, wrong
+from podfit.cli.printing.output import DATA, DataOutput, check_format, print_object, usage_error, visible
 from podfit.cli.run import finish
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def doctor(
 ) -> None:
     check_format(output, DATA)
     if only not in ("", "machine", "cluster"):
-        wrong(f"--only {only!r}: it is machine or cluster")
+        usage_error(f"--only {only!r}: it is machine or cluster")
     host, port = host_port(listen)
 
     async def main() -> int:

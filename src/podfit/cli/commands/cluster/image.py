@@ -13,11 +13,11 @@ from podfit.cli.options.image_options import InsecureRegistry
 from podfit.cli.printing.output import (
     OBJECTS,
     check_format,
+    echo,
     list_of,
     note,
     output_option,
     print_object,
-    say,
     span,
     table,
 )
@@ -114,11 +114,11 @@ def ls(
         print_object(output, list_of([_object(store, image) for image in images]))
     elif output == "name":
         for image in images:
-            say((image.tags or image.digests or (image.id,))[0])
+            echo((image.tags or image.digests or (image.id,))[0])
     elif not images:
         note("No images. Add one with `podfit image pull` or `podfit image load`.")
     else:
-        say(table([row for image in images for row in _rows(store, image)], HEADER))
+        echo(table([row for image in images for row in _rows(store, image)], HEADER))
 
 
 def rm(
@@ -129,7 +129,7 @@ def rm(
     store = _store(name, data_dir)
     for image in images:
         store.remove(image)
-        say(f"removed {image}")
+        echo(f"removed {image}")
 
 
 def _store(name: str, data_dir: Path, make: bool = True) -> ImageStore:
@@ -144,7 +144,7 @@ def _store(name: str, data_dir: Path, make: bool = True) -> ImageStore:
 
 
 def _added(how: str, image: StoredImage) -> None:
-    say(f"{how} {(image.tags or image.digests)[0]} ({image.hex[:12]}, {_size(image.size_bytes)})")
+    echo(f"{how} {(image.tags or image.digests)[0]} ({image.hex[:12]}, {_size(image.size_bytes)})")
 
 
 def _boots(image: StoredImage) -> bool:

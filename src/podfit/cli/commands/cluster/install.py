@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from podfit.cli.options.connect import FAILED, OK, REFUSED, WAITING, Context, Kubeconfig, connected
-from podfit.cli.printing.output import note, say
+from podfit.cli.printing.output import echo, note
 from podfit.cli.run import finish
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ async def _apply(client: Client, bodies: list[Object], dry_run: bool) -> None:
         path = kind.path(meta.get("namespace", "") if kind.namespaced else "", meta["name"])
         await client.raw("PATCH", path, query, body, APPLY)
         group = f".{kind.group}" if kind.group else ""
-        say(f"{kind.kind.lower()}{group}/{meta['name']} applied" + (" (dry run)" if dry_run else ""))
+        echo(f"{kind.kind.lower()}{group}/{meta['name']} applied" + (" (dry run)" if dry_run else ""))
 
 
 async def _await(client: Client, bodies: list[Object], timeout: float, image: str) -> int:
@@ -90,7 +90,7 @@ async def _await(client: Client, bodies: list[Object], timeout: float, image: st
     if timeout == 0:
         return OK
     if await works(client, bodies, note, timeout):
-        say("the autoscaler works")
+        echo("the autoscaler works")
         return OK
     note(f"podfit: it does not work after {timeout:g}s; nodes need the image {image} (docs/vpa.md)")
     return WAITING if bodies else FAILED

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from podfit.cli.clusters import DEFAULT_DATA, Cluster, DataDir, Name, chosen
-from podfit.cli.printing.output import note, print_object, wrong
+from podfit.cli.printing.output import note, print_object, usage_error
 
 Merge = Annotated[bool, typer.Option("--merge", help="Add the cluster to kubectl's kubeconfig and make it current.")]
 Unmerge = Annotated[bool, typer.Option("--unmerge", help="Remove the cluster from kubectl's kubeconfig.")]
@@ -35,9 +35,9 @@ def kubeconfig(
 
     cluster = chosen(name, data_dir)
     if merge and unmerge:
-        wrong("--merge and --unmerge exclude each other")
+        usage_error("--merge and --unmerge exclude each other")
     if kubeconfig is not None and not (merge or unmerge):
-        wrong("--kubeconfig needs --merge or --unmerge: it names the file to change")
+        usage_error("--kubeconfig needs --merge or --unmerge: it names the file to change")
     file = kubeconfig or merging.usual_files()[0]
     if merge:
         _check_foreign(cluster, file)
@@ -53,4 +53,6 @@ def kubeconfig(
 def _check_foreign(cluster: Cluster, file: Path) -> None:
     """$KUBECONFIG often names the cluster's own file, which the next start overwrites."""
     if file.resolve().parent == cluster.data_dir:
-        wrong(f"{file} is the cluster's own kubeconfig: name another file with --kubeconfig, such as ~/.kube/config")
+        usage_error(
+            f"{file} is the cluster's own kubeconfig: name another file with --kubeconfig, such as ~/.kube/config"
+        )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from podfit.cli.options.connect import Context, Kubeconfig, connected
-from podfit.cli.printing.output import DATA, DataOutput, check_format, list_of, note, print_object, say, span, table
+from podfit.cli.printing.output import DATA, DataOutput, check_format, echo, list_of, note, print_object, span, table
 from podfit.cli.run import finish, run
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def list_(output: DataOutput = "", context: Context = "", kubeconfig: Kubeconfig
                 (token["token"], _left(token["expires"]), token["expires"] or "<never>", ",".join(token["usages"]))
                 for token in tokens
             ]
-            say(table(rows, ["TOKEN", "TTL", "EXPIRES", "USAGES"]))
+            echo(table(rows, ["TOKEN", "TTL", "EXPIRES", "USAGES"]))
         return 0
 
     finish(main())
@@ -106,7 +106,7 @@ def delete(
             for token in tokens:
                 id = token.partition(".")[0]
                 await session.client.delete(kind_named("Secret"), SYSTEM, f"{PREFIX}{id}")
-                say(f'bootstrap token "{id}" deleted')
+                echo(f'bootstrap token "{id}" deleted')
         return 0
 
     finish(main())

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from podfit.cli.options.connect import Context, Kubeconfig, connected
-from podfit.cli.printing.output import DATA, DataOutput, check_format, note, print_object, say
+from podfit.cli.printing.output import DATA, DataOutput, check_format, echo, note, print_object
 from podfit.cli.run import finish
 
 
@@ -35,9 +35,9 @@ def version(
         if output:
             print_object(output, versions)
         else:
-            say(f"podfit {__version__} (Python {platform.python_version()})")
+            echo(f"podfit {__version__} (Python {platform.python_version()})")
             if server:
-                say(f"server {server.get('gitVersion', '?')}")
+                echo(f"server {server.get('gitVersion', '?')}")
         if problem:
             note(f"podfit: server unknown: {problem}")
         return 1 if problem else 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from podfit.cli.clusters import CLUSTER_LOCK, DataDir
-from podfit.cli.printing.output import say, wrong
+from podfit.cli.printing.output import echo, usage_error
 from podfit.cli.run import finish
 from podfit.kit.files.dirlock import DirectoryLock
 
@@ -38,7 +38,7 @@ def demo(
     record: Annotated[Path | None, typer.Option("--record", help="On exit, save the screen as an SVG image.")] = None,
 ) -> None:
     if runtime not in ("auto", "process", "fake"):
-        wrong(f"--runtime {runtime!r}: it is auto, process or fake")
+        usage_error(f"--runtime {runtime!r}: it is auto, process or fake")
     chosen, banner = _choose(runtime)
     with DirectoryLock(data_dir, CLUSTER_LOCK, "podfit demo"):
         finish(_demo(data_dir, chosen, banner, (seconds, plain or not sys.stdout.isatty(), record)))
@@ -73,7 +73,7 @@ async def _demo(data_dir: Path, runtime: str, banner: list[str], how: tuple[floa
         await until_stopped(_show(stage, banner, seconds, plain, record))
     finally:
         await stage.close()
-    say(f"podfit demo ended; {stage.seen.summary}. Its data is in {data_dir}.")
+    echo(f"podfit demo ended; {stage.seen.summary}. Its data is in {data_dir}.")
     return 0
 
 

@@ -13,7 +13,7 @@ import typer
 from podfit.cli.clusters import AGENT_LOCK, CLUSTER_LOCK, DEFAULT_DATA, Cluster, DataDir, Name, chosen
 from podfit.cli.options.components import Verbose
 from podfit.cli.options.connect import REFUSED
-from podfit.cli.printing.output import note, say, wrong
+from podfit.cli.printing.output import echo, note, usage_error
 from podfit.cli.run import run
 from podfit.kit.files.dirlock import DirectoryLock, Holder, InUse
 
@@ -36,9 +36,9 @@ def down(
 ) -> None:
     cluster = chosen(name, data_dir)
     if delete and not cluster.name:
-        wrong("--delete needs --name: delete the data directory of another cluster yourself")
+        usage_error("--delete needs --name: delete the data directory of another cluster yourself")
     if not cluster.data_dir.is_dir():
-        say(f"no pods to stop: no data directory {cluster.data_dir}")
+        echo(f"no pods to stop: no data directory {cluster.data_dir}")
         if delete:
             _unmerge(cluster)
         return
@@ -49,7 +49,7 @@ def down(
         if delete:
             _unmerge(cluster)
             shutil.rmtree(cluster.data_dir)
-            say(f"deleted {cluster.data_dir}")
+            echo(f"deleted {cluster.data_dir}")
 
 
 async def _end_pods(data_dir: Path, delete: bool) -> None:
@@ -57,10 +57,10 @@ async def _end_pods(data_dir: Path, delete: bool) -> None:
 
     ended = await remove_leftovers(data_dir)
     if not ended:
-        say("no pods were running")
+        echo("no pods were running")
         return
     pods, objects = ("1 pod", "its object is") if ended == 1 else (f"{ended} pods", "their objects are")
-    say(f"ended {pods}" if delete else f"ended {pods}; {objects} still in the store")
+    echo(f"ended {pods}" if delete else f"ended {pods}; {objects} still in the store")
 
 
 def _unmerge(cluster: Cluster) -> None:
@@ -68,7 +68,7 @@ def _unmerge(cluster: Cluster) -> None:
 
     for file in usual_files():
         if not file.resolve().is_relative_to(cluster.data_dir) and unmerge(file, cluster.context):
-            say(f"removed context {cluster.context} from {file}")
+            echo(f"removed context {cluster.context} from {file}")
 
 
 @contextlib.contextmanager

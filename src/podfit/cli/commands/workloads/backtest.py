@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from podfit.cli.printing.output import check_format, note, say, table, wrong
+from podfit.cli.printing.output import check_format, echo, note, table, usage_error
+from podfit.cli.recommending.prometheus_options import (
+    BearerTokenFile,
+    ClusterLabel,
+    Insecure,
+    Load,
+    QueryTimeout,
+    Resume,
+)
 
 if TYPE_CHECKING:
     from podfit.cli.backtesting.history import History
@@ -71,29 +79,12 @@ def report(
             "--namespace", "-n", metavar="NAME", help="Read only this namespace from Prometheus; default: all."
         ),
     ] = "",
-    cluster_label: Annotated[
-        str,
-        typer.Option("--cluster-label", metavar="NAME=VALUE", help="Read only series with this label from Prometheus."),
-    ] = "",
-    bearer_token_file: Annotated[
-        str, typer.Option("--bearer-token-file", metavar="FILE", help="A file with a bearer token for Prometheus.")
-    ] = "",
-    insecure: Annotated[bool, typer.Option("--insecure", help="Do not verify Prometheus' certificate.")] = False,
-    load: Annotated[
-        float,
-        typer.Option(
-            "--load",
-            metavar="PERCENT",
-            min=1,
-            max=100,
-            help="The maximum percentage of time that Prometheus spends on queries; the rest are pauses.",
-        ),
-    ] = 50.0,
-    timeout_s: Annotated[float, typer.Option("--timeout", min=1, help="The timeout of a query in seconds.")] = 120.0,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume/--fresh", help="Resume an interrupted run from its partial results, or start over."),
-    ] = True,
+    cluster_label: ClusterLabel = "",
+    bearer_token_file: BearerTokenFile = "",
+    insecure: Insecure = False,
+    load: Load = 50.0,
+    timeout_s: QueryTimeout = 120.0,
+    resume: Resume = True,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FORMAT", help="The format: wide, json or html; default: a table.")
     ] = "",
@@ -103,7 +94,7 @@ def report(
     options = dict(locals())
     check_format(output, FORMATS)
     if sum(bool(source) for source in (series, csv, local, prometheus)) != 1:
-        wrong("backtest reads one history: --series, --csv, --local or --prometheus")
+        usage_error("backtest reads one history: --series, --csv, --local or --prometheus")
     from podfit.cli.backtesting import results
     from podfit.vpa.policies.table import POLICIES
 
@@ -111,7 +102,7 @@ def report(
     try:
         overrides = results.what_if_of(what_if or [])
     except ValueError as error:
-        wrong(str(error))
+        usage_error(str(error))
     past = _read_prometheus(options) if prometheus else _read(series, csv, local, step_s)
     found = results.judged(past, policies, overrides)
     past = results.completed(past, found)
@@ -157,20 +148,20 @@ def _print(past: History, found: list[Result], output: str) -> None:
     from podfit.cli.backtesting import page, results, texts
 
     if output == "json":
-        say(json.dumps(results.as_object(past, found), indent=2))
+        echo(json.dumps(results.as_object(past, found), indent=2))
         return
     if output == "html":
         print(page.as_page(past, found), end="")
         return
-    say(table([texts.cells(result, result.total) for result in found], texts.HEADS))
+    echo(table([texts.cells(result, result.total) for result in found], texts.HEADS))
     if output == "wide":
         each = [
             [name, *texts.cells(result, quality)]
             for result in found
             for name, quality in zip(past.names, result.each, strict=True)
         ]
-        say()
-        say(table(each, ("CONTAINER", *texts.HEADS)))
+        echo()
+        echo(table(each, ("CONTAINER", *texts.HEADS)))
 
 
 def run(
@@ -217,5 +208,5 @@ def policy_named(name: str) -> Policy:
     from podfit.vpa.policies.table import POLICIES
 
     if name not in POLICIES:
-        wrong(f"unknown policy {name!r}: it is one of {', '.join(POLICIES)}")
+        usage_error(f"unknown policy {name!r}: it is one of {', '.join(POLICIES)}")
     return POLICIES[name]

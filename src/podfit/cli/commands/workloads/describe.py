@@ -25,7 +25,7 @@ from podfit.cli.printing.output import (
     nothing_in,
     print_object,
     terminal_width,
-    wrong,
+    usage_error,
 )
 from podfit.cli.run import finish
 
@@ -60,7 +60,7 @@ def describe(
 ) -> None:
     check_format(output, PAGES)
     if watch and output in ("json", "yaml"):
-        wrong(f"-w shows pages: it cannot be used with -o {output}")
+        usage_error(f"-w shows pages: it cannot be used with -o {output}")
 
     async def main() -> int:
         from podfit.cli.printing.watching import show
@@ -81,7 +81,7 @@ def describe(
                     return 0
                 found = [data for _, data in await described()]
             except NoSuchTarget as error:
-                wrong(str(error))
+                usage_error(str(error))
             print_object(output, found[0] if len(found) == 1 else list_of(found))
             return 0
 

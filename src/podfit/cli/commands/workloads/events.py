@@ -10,7 +10,7 @@ import typer
 from podfit.api.objects import Object
 from podfit.cli.options.connect import AllNamespaces, Context, Kubeconfig, Namespace, Watch, connected
 from podfit.cli.printing.event_rows import in_order, when
-from podfit.cli.printing.output import Output, age, check_format, list_of, note, print_object, say, table, wrong
+from podfit.cli.printing.output import Output, age, check_format, echo, list_of, note, print_object, table, usage_error
 from podfit.cli.printing.wording import sized_words
 from podfit.cli.run import finish
 
@@ -63,7 +63,7 @@ def _types(text: str) -> tuple[str, ...]:
     """The types given on the command line, in any case, as in kubectl."""
     named = [word.strip().title() for word in text.split(",")] if text else []
     if any(word not in TYPES for word in named):
-        wrong(f"--types {text!r}: it is Normal, Warning or both with a comma between")
+        usage_error(f"--types {text!r}: it is Normal, Warning or both with a comma between")
     return tuple(named)
 
 
@@ -102,12 +102,12 @@ def _print(chosen: list[Object], output: str, everywhere: bool, header: bool = T
         print_object(output, list_of(whole) if header else whole[0])
     elif output == "name":
         for event in chosen:
-            say(f"event/{event['metadata']['name']}")
+            echo(f"event/{event['metadata']['name']}")
     elif chosen:
         names = ["LAST SEEN", "TYPE", "REASON", "OBJECT", *(["SOURCE"] if output == "wide" else []), "MESSAGE"]
         names = ["NAMESPACE", *names] if everywhere else names
         rows = [row(event, everywhere, output == "wide") for event in chosen]
-        say(table(rows, names if header else ()))
+        echo(table(rows, names if header else ()))
 
 
 async def _watch(session: Session, query: dict[str, str], which: tuple[tuple[str, ...], bool], output: str) -> None:

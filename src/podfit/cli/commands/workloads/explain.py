@@ -11,12 +11,12 @@ from podfit.cli.printing.output import (
     DATA,
     DataOutput,
     check_format,
+    echo,
     fitted,
     list_of,
     print_object,
-    say,
     terminal_width,
-    wrong,
+    usage_error,
 )
 from podfit.cli.run import finish
 
@@ -47,10 +47,10 @@ def explain(
     check_format(output, DATA)
     what, _, inline = what.partition("/")
     if what not in WHAT:
-        wrong(f"explain {what!r}: it is pod, vpa or resize")
+        usage_error(f"explain {what!r}: it is pod, vpa or resize")
     chosen = [*([inline] if inline else []), *(names or [])]
     if not chosen and not selector:
-        wrong(f"name what to explain: podfit explain {what} NAME")
+        usage_error(f"name what to explain: podfit explain {what} NAME")
 
     async def main() -> int:
         from podfit.cli.targets import NoSuchTarget
@@ -59,14 +59,14 @@ def explain(
             try:
                 explained = await _explained(session, WHAT[what], chosen, selector)
             except NoSuchTarget as error:
-                wrong(str(error))
+                usage_error(str(error))
             if output:
                 found = [data for _, data in explained]
                 print_object(output, found[0] if len(found) == 1 else list_of(found))
             else:
                 width = terminal_width()
                 pages = ("\n".join(fitted(line, width) for line in lines if line) for lines, _ in explained)
-                say("\n\n".join(pages))
+                echo("\n\n".join(pages))
             return 0
 
     finish(main())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from podfit.cli.options.connect import REFUSED, WAITING, WRONG_USAGE, Context, Kubeconfig, Namespace, connected
-from podfit.cli.printing.output import note, say
+from podfit.cli.printing.output import echo, note
 from podfit.cli.run import finish
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ async def _migrate(session: Session, word: str, to: str, wait: bool, timeout_s: 
         note(f"podfit: pod/{name}: refused: {error}")
         return REFUSED
     if not wait:
-        say(f"pod/{name} migration to node {to} requested")
+        echo(f"pod/{name} migration to node {to} requested")
         return 0
     return await _follow(session, found, to, timeout_s)
 
@@ -79,7 +79,7 @@ async def _follow(session: Session, pod: Object, to: str, timeout_s: float) -> i
                     note(f"podfit: pod/{name}: it was deleted")
                     return REFUSED
                 if migration.phase == MOVED:
-                    say(f"pod/{name} migrated to node {to}")
+                    echo(f"pod/{name} migrated to node {to}")
                     return 0
                 if migration.phase == FAILED:
                     note(f"podfit: pod/{name}: migration failed: {migration.message}; the VM keeps running where it is")

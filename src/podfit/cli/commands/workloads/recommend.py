@@ -18,7 +18,15 @@ from podfit.cli.options.connect import (
     connected,
 )
 from podfit.cli.printing.helping import Command
-from podfit.cli.printing.output import check_format, note, nothing_in, print_object, say, wrong
+from podfit.cli.printing.output import check_format, echo, note, nothing_in, print_object, usage_error
+from podfit.cli.recommending.prometheus_options import (
+    BearerTokenFile,
+    ClusterLabel,
+    Insecure,
+    Load,
+    QueryTimeout,
+    Resume,
+)
 from podfit.cli.run import finish
 
 if TYPE_CHECKING:
@@ -112,31 +120,15 @@ def recommend(
             "--dry-run", metavar="[=MODE]", help="With --apply: none, client or server; without a value: client."
         ),
     ] = "none",
-    cluster_label: Annotated[
-        str, typer.Option("--cluster-label", metavar="NAME=VALUE", help="Read only series with this label.")
-    ] = "",
-    bearer_token_file: Annotated[
-        str, typer.Option("--bearer-token-file", metavar="FILE", help="A file with a bearer token for Prometheus.")
-    ] = "",
-    insecure: Annotated[bool, typer.Option("--insecure", help="Do not verify Prometheus' certificate.")] = False,
-    load: Annotated[
-        float,
-        typer.Option(
-            "--load",
-            metavar="PERCENT",
-            min=1,
-            max=100,
-            help="The maximum percentage of time that Prometheus spends on queries; the rest are pauses.",
-        ),
-    ] = 50.0,
-    timeout_s: Annotated[float, typer.Option("--timeout", min=1, help="The timeout of a query in seconds.")] = 120.0,
+    cluster_label: ClusterLabel = "",
+    bearer_token_file: BearerTokenFile = "",
+    insecure: Insecure = False,
+    load: Load = 50.0,
+    timeout_s: QueryTimeout = 120.0,
     rules: Annotated[
         bool, typer.Option("--rules/--no-rules", help="Use recording rules if they cover all containers.")
     ] = True,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume/--fresh", help="Resume an interrupted run from its partial results, or start over."),
-    ] = True,
+    resume: Resume = True,
     selector: Selector = "",
     output: Annotated[
         str,
@@ -158,9 +150,9 @@ def recommend(
     )
     for value, allowed, what in choices:
         if value not in allowed:
-            wrong(f"{what} {value!r}: it is {', '.join(allowed[:-1])} or {allowed[-1]}")
+            usage_error(f"{what} {value!r}: it is {', '.join(allowed[:-1])} or {allowed[-1]}")
     if dry_run not in DRY_RUNS:
-        wrong(f'Invalid dry-run value ({dry_run}). Must be "none", "server", or "client".')
+        usage_error(f'Invalid dry-run value ({dry_run}). Must be "none", "server", or "client".')
     options = dict(locals())
 
     async def main() -> int:
@@ -214,11 +206,11 @@ def _show(report: Report, output: str, everywhere: bool) -> None:
     if output in ("json", "yaml"):
         print_object(output, as_data(report))
     elif output == "csv":
-        say(as_csv(report).rstrip("\n"))
+        echo(as_csv(report).rstrip("\n"))
     elif output == "html":
-        say(as_page(report).rstrip("\n"))
+        echo(as_page(report).rstrip("\n"))
     else:
-        say(as_table(report, output == "wide", everywhere))
+        echo(as_table(report, output == "wide", everywhere))
         note(summary(report) + (" (partial)" if report.missing else ""))
 
 
@@ -231,7 +223,7 @@ async def _change(session: Session, report: Report, collector: Collector, option
         return 0
     if options["diff"]:
         for change in changed:
-            say(diff(change))
+            echo(diff(change))
     if options["patch_dir"] is not None:
         _write(options["patch_dir"], changed)
     return await _apply(session, changed, options) if options["apply"] else 0
@@ -259,12 +251,12 @@ async def _apply(session: Session, changed: list[Any], options: dict[str, Any]) 
         note(f"left: {words}")
     if options["dry_run"] == "client":
         for step in made:
-            say(f"{step.what} would be {'resized' if step.subresource else 'changed'}: {step.patch['spec']}")
+            echo(f"{step.what} would be {'resized' if step.subresource else 'changed'}: {step.patch['spec']}")
         return 0
     if options["dry_run"] == "none" and not options["yes"] and not _agreed(made):
         note("nothing was changed")
         return FAILED
-    outcome = await apply(session.client, made, options["dry_run"] == "server", say)
+    outcome = await apply(session.client, made, options["dry_run"] == "server", echo)
     for words in outcome.refused:
         note(words)
     return REFUSED if outcome.refused else 0

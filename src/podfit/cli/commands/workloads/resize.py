@@ -17,7 +17,16 @@ from podfit.cli.options.connect import (
     connected,
 )
 from podfit.cli.printing.helping import Command
-from podfit.cli.printing.output import OBJECTS, ObjectOutput, check_format, list_of, note, print_object, say, wrong
+from podfit.cli.printing.output import (
+    OBJECTS,
+    ObjectOutput,
+    check_format,
+    echo,
+    list_of,
+    note,
+    print_object,
+    usage_error,
+)
 from podfit.cli.run import finish
 
 if TYPE_CHECKING:
@@ -88,7 +97,7 @@ def resize(
 
     check_format(output, OBJECTS)
     if dry_run not in DRY_RUNS:
-        wrong(f'Invalid dry-run value ({dry_run}). Must be "none", "server", or "client".')
+        usage_error(f'Invalid dry-run value ({dry_run}). Must be "none", "server", or "client".')
     requests, upper = _amounts(cpu, memory, limits)
     request = RequestedSizes(container, requests, upper)
 
@@ -106,9 +115,9 @@ def _amounts(cpu: str, memory: str, limits: str) -> tuple[dict[str, str], dict[s
         requested = {name: read_amount(text, f"--{name}") for name, text in (("cpu", cpu), ("memory", memory)) if text}
         upper = read_pairs(limits, "--limits")
     except BadAmount as error:
-        wrong(str(error))
+        usage_error(str(error))
     if not requested and not upper:
-        wrong("say what to change: --cpu, --memory or --limits")
+        usage_error("say what to change: --cpu, --memory or --limits")
     return requested, upper
 
 
@@ -190,13 +199,13 @@ async def _send(
 def _print(pods: list[dict[str, Any]], plans: list[PlannedResize], output: str, what: str) -> None:
     if output == "name":
         for plan in plans:
-            say(f"pod/{plan.key[1]}")
+            echo(f"pod/{plan.key[1]}")
     elif output:
         shown = [_shown(pod) for pod in pods]
         print_object(output, shown[0] if len(shown) == 1 else list_of(shown))
     else:
         for plan in plans:
-            say(f"pod/{plan.key[1]} {what}: {plan.container} {', '.join(map(str, plan.changes))}")
+            echo(f"pod/{plan.key[1]} {what}: {plan.container} {', '.join(map(str, plan.changes))}")
 
 
 def _shown(pod: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from podfit.cli.printing.output import check_format, say, table, wrong
+from podfit.cli.printing.output import check_format, echo, table, usage_error
 
 if TYPE_CHECKING:
     from podfit.cli.simulating.results import Named
@@ -53,14 +53,14 @@ def simulate(
         print(_example(), end="")
         return
     if scenario is None:
-        wrong("simulate needs a scenario: `podfit simulate --example` prints one")
+        usage_error("simulate needs a scenario: `podfit simulate --example` prints one")
     from podfit.sim.scenario.model import MODES
     from podfit.vpa.policies.table import POLICIES
 
     for given, known, what in ((policy, tuple(POLICIES), "policy"), (mode, MODES, "mode")):
         for word in given or ():
             if word not in known:
-                wrong(f"unknown {what} {word!r}: it is one of {', '.join(known)}")
+                usage_error(f"unknown {what} {word!r}: it is one of {', '.join(known)}")
     parsed = _read(scenario)
     if seed is not None:
         parsed = replace(parsed, seed=seed)
@@ -113,14 +113,14 @@ def _print(runs: list[Named], output: str) -> None:
     from podfit.cli.simulating import results, texts
 
     if output == "json":
-        say(json.dumps(results.as_object(runs), indent=2))
+        echo(json.dumps(results.as_object(runs), indent=2))
         return
     if output == "html":
         print(texts.as_page(runs), end="")
         return
-    say(table(texts.totals(runs), texts.HEADS))
-    say()
-    say(table(texts.clusters(runs), texts.CLUSTER_HEADS))
+    echo(table(texts.totals(runs), texts.HEADS))
+    echo()
+    echo(table(texts.clusters(runs), texts.CLUSTER_HEADS))
     if output == "wide":
-        say()
-        say(table(texts.each(runs), ("WORKLOAD", *texts.HEADS)))
+        echo()
+        echo(table(texts.each(runs), ("WORKLOAD", *texts.HEADS)))

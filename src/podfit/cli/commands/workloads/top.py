@@ -16,7 +16,17 @@ from podfit.cli.options.connect import (
     Watch,
     connected,
 )
-from podfit.cli.printing.output import Output, check_format, list_of, note, nothing_in, print_object, say, table, wrong
+from podfit.cli.printing.output import (
+    Output,
+    check_format,
+    echo,
+    list_of,
+    note,
+    nothing_in,
+    print_object,
+    table,
+    usage_error,
+)
 from podfit.cli.run import finish
 
 if TYPE_CHECKING:
@@ -43,7 +53,7 @@ def top(
 ) -> None:
     check_format(output)
     if what not in WHAT:
-        wrong(f"top {what!r}: it is pods, nodes or vpa")
+        usage_error(f"top {what!r}: it is pods, nodes or vpa")
 
     async def main() -> int:
         from podfit.cli.printing.watching import show
@@ -73,7 +83,7 @@ Rows = tuple[list[str], list[list[str]], list[dict[str, Any]]]
 def _print(output: str, objects: list[dict[str, Any]]) -> None:
     if output == "name":
         for item in objects:
-            say(f"{SHORT[item['kind']]}/{item['metadata']['name']}")
+            echo(f"{SHORT[item['kind']]}/{item['metadata']['name']}")
     else:
         print_object(output, list_of(objects))
 
