@@ -20,6 +20,7 @@ from podfit.cli.recommending.progress import ProgressLine
 from podfit.cli.recommending.texts import as_csv, as_data
 from podfit.kit.clock import FakeClock
 from podfit.vpa.history.queries import PrometheusConfig
+from podfit.vpa.model.times import to_rfc3339
 from podfit.vpa.report.decide.findings import Report
 
 
@@ -42,7 +43,7 @@ async def reported(cluster: Autoscaled, url: str, timeout_s: float = 2.0, **more
 
 
 async def test_a_prometheus_that_is_down_is_named(cluster: Autoscaled) -> None:
-    with pytest.raises(NothingKnown, match="Prometheus http://127.0.0.1:9: "):
+    with pytest.raises(NothingKnown, match="Prometheus http://127.0.0.1:9: Connection refused"):
         await reported(cluster, "http://127.0.0.1:9")
 
 
@@ -116,6 +117,44 @@ async def test_a_prometheus_that_fails_permanently_is_not_asked_on_and_on(cluste
         with pytest.raises(NothingKnown, match="Prometheus answered 503: overloaded"):
             await reported(cluster, url)
     assert lying.ranges <= 9
+
+
+async def test_a_rate_limit_is_not_answered_with_more_and_smaller_queries(cluster: Autoscaled) -> None:
+    lying = Lying()
+    lying.fault = lambda asked, answer: web.Response(status=429, text="the request rate limit is exceeded")
+    async with serving(lying) as url:
+        with pytest.raises(NothingKnown, match="Prometheus answered 429: the request rate limit is exceeded"):
+            await reported(cluster, url)
+    assert lying.ranges <= 9
+
+
+async def test_a_limit_that_smaller_queries_exceed_too_ends_the_reading(cluster: Autoscaled) -> None:
+    lying = Lying()
+    lying.fault = lambda asked, answer: web.Response(status=422, text="exceeded series limit")
+    async with serving(lying) as url:
+        with pytest.raises(NothingKnown, match="reading stopped at .*, 3 parts failed in a row: .*series limit"):
+            await reported(cluster, url)
+    assert lying.ranges <= 20
+
+
+async def test_the_end_of_the_data_is_where_the_first_part_failed(cluster: Autoscaled) -> None:
+    lying = Lying()
+    begin = NOW // 1800 * 1800 - 86400
+
+    def refuse(asked: dict[str, str], answer: dict[str, Any]) -> web.StreamResponse | None:
+        if float(asked["end"]) <= begin:
+            return None
+        if float(asked["end"]) - float(asked["start"]) > 1800:
+            return web.Response(status=422, text="too many samples")
+        return web.Response(status=501)
+
+    lying.fault = refuse
+    async with serving(lying) as url:
+        report = await reported(cluster, url)
+    words = next(one for one in report.missing if "reading" in one)
+    until = to_rfc3339(begin)
+    assert words.startswith("reading stopped at ") and words.split()[3].rstrip(",") <= until, (words, until)
+    assert words.endswith("Prometheus answered 501: Not Implemented")
 
 
 async def test_an_error_page_of_a_proxy_is_one_line(cluster: Autoscaled) -> None:

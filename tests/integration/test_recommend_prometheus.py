@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,26 @@ async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
         made = Setting(cluster, folder, end)
         yield made
         await made.stop()
+
+
+class Interrupted(Exception):
+    pass
+
+
+class Interrupting(ProgressLine):
+    """Interrupts the reading after some parts."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__(shown=False)
+        self._after = after
+
+    @contextmanager
+    def of(self, what: str) -> Iterator[Callable[[int, int, int], None]]:
+        def seen(done: int, whole: int, samples: int) -> None:
+            if done == self._after:
+                raise Interrupted
+
+        yield seen
 
 
 def of(report: Report, name: str, container: str = "main") -> Finding:
@@ -285,30 +306,50 @@ async def test_an_interrupted_reading_resumes_where_it_stopped(setting: Setting,
     whole = await setting.report(url)
     collector = setting.collector(url, cache=cache)
 
-    class Interrupted(Exception):
-        pass
-
-    class Stopping(ProgressLine):
-        def of(self, what: str) -> Any:
-            from contextlib import contextmanager
-
-            @contextmanager
-            def made() -> Iterator[Any]:
-                def seen(done: int, whole: int, samples: int) -> None:
-                    if done == 3:
-                        raise Interrupted
-
-                yield seen
-
-            return made()
-
-    collector._progress = Stopping()
+    collector._progress = Interrupting(after=3)
     with pytest.raises(Interrupted):
         await collector.report()
     again = await setting.report(url, cache=cache)
     assert any("3 parts were read in an earlier run" in one for one in again.notes)
     assert of(again, "web").recommended == of(whole, "web").recommended
     assert not list(cache.glob("*/*.npz")), "a complete reading leaves nothing behind"
+
+
+async def test_kills_from_before_the_first_sample_and_before_an_interruption_count_once(
+    setting: Setting, tmp_path: Path
+) -> None:
+    history = History(setting.end)
+    history.instants = history.instants[3 * 288 :]
+    history.usage("web-1-0", 0.5, 300 * MI)
+    series = 'namespace="default",pod="web-1-0",container="main"'
+    killed = setting.end - 4 * 86400
+    lines = (f"container_oom_events_total{{{series}}} {7 + int(at > killed)} {at}" for at in history.instants)
+    history.add("# TYPE container_oom_events counter", *lines)
+    url = await setting.serve(history)
+    collector = setting.collector(url, cache=tmp_path / "cache")
+    collector._progress = Interrupting(after=6)
+    with pytest.raises(Interrupted):
+        await collector.report()
+    for report in (await setting.report(url), await setting.report(url, cache=tmp_path / "cache")):
+        web = of(report, "web").evidence
+        assert web is not None and web.ooms == 1
+
+
+async def test_the_containers_of_a_cronjob_are_found_though_they_run_for_an_hour_a_day(setting: Setting) -> None:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}]}}
+    spec = {"schedule": "0 3 * * *", "jobTemplate": {"spec": {"template": template}}}
+    meta = {"name": "nightly", "namespace": "default"}
+    job = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": meta, "spec": spec}
+    await setting.cluster.client.create(kind_named("CronJob"), job)
+    history = History(setting.end)
+    for day in range(1, 8):
+        begin = setting.end - day * 86400 + 7200
+        history.usage(f"nightly-{29300000 + day}-bcdfg", 0.5, 300 * MI, begin=begin, end=begin + 3600)
+    report = await setting.report(await setting.serve(history), filters=Filters(kinds=frozenset({"cronjob"})))
+    nightly = of(report, "nightly").recommended.requests
+    assert nightly["memory"] >= 300 * MI
+    assert 500 <= nightly["cpu"] < 700, "the average of its runs, not of whole days"
+    assert not report.missing
 
 
 async def test_patches_and_diffs_name_what_changes(setting: Setting) -> None:

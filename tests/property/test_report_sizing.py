@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.vpa.history.kills import KillCounters
 from podfit.vpa.recommender.decide.histograms.estimate import Estimate
 from podfit.vpa.report.decide.sizing import MI, Bounds, ContainerSizes, rounded, sized
 from podfit.vpa.report.usage.evidence import Evidence
-from podfit.vpa.report.usage.gathering import kills
 from podfit.vpa.runtimes.heaps import Heap
 
 amounts = st.integers(1, 1 << 44)
@@ -90,5 +90,6 @@ def test_kills_are_the_rises_of_a_counter_with_resets(steps: list[int]) -> None:
         value = 0 if step == 0 and at % 3 == 0 else value + step
         points.append((float(at), float(value)))
         rises += step if value else 0
-    found, last = kills(points, None, 0.0)
-    assert len(found) == rises and last == points[-1][1] and found == sorted(found)
+    counters = KillCounters[str](begins=0.0)
+    found = counters.rises("a", points)
+    assert len(found) == rises and counters.last["a"] == points[-1][1] and found == sorted(found)

@@ -7,8 +7,10 @@ import pytest
 import typer
 
 from podfit.cli.recommending.applying import steps
-from podfit.cli.recommending.options import prometheus_config
+from podfit.cli.recommending.collecting import Filters
+from podfit.cli.recommending.options import prometheus_config, request_of
 from podfit.cli.recommending.patches import Change
+from podfit.cli.targets import NoSuchTarget
 from podfit.vpa.report.cluster.workloads import Key, Workload
 from podfit.vpa.report.decide.sizing import ContainerSizes
 
@@ -31,3 +33,50 @@ def test_a_pod_whose_qos_class_would_change_is_left_and_named(qos: str, sent: li
     assert left == (
         [] if sent else ["pod/a: not resized in place: it has no requests, and its QoS class BestEffort stays"]
     )
+
+
+OPTIONS = {
+    "min_cpu": "", "min_memory": "", "max_cpu": "", "max_memory": "", "keep_limits": False, "runtimes": True,
+    "selector": "", "kind": "", "names": [], "source": "auto", "prometheus": "", "history": "8d", "sample": "2m",
+    "load": 50.0, "rules": True, "price_cpu": 0.0, "price_memory": 0.0, "sort": "waste", "policy": "default",
+    "resume": False, "cluster_label": "", "insecure": False, "timeout_s": 120.0, "bearer_token_file": "",
+}  # fmt: skip
+WORKLOADS = [Key("shop", "Deployment", "web"), Key("shop", "StatefulSet", "db"), Key("shop", "Rollout", "canary")]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [
+        ("selector", "a in (b", "--selector 'a in (b': unable to parse requirement"),
+        ("prometheus", "http://127.0.0.1:port", "is an address such as http://localhost:9090"),
+        ("prometheus", "http://", "is an address such as http://localhost:9090"),
+        ("cluster_label", "production", "is a label with its value, such as cluster=production"),
+    ],
+)
+def test_an_option_that_cannot_be_read_is_named(
+    option: str, value: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises((typer.Exit, click.exceptions.Exit, SystemExit)):
+        request_of({**OPTIONS, "prometheus": "http://localhost:9090", option: value}, "default")
+    assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name", ["web", "deploy/web", "Deployments/web", "deployment.apps/web", "sts/d*", "Rollout/c*"]
+)
+def test_workloads_are_named_as_in_kubectl(name: str) -> None:
+    filters = request_of({**OPTIONS, "names": [name]}, "shop").filters
+    filters.check(WORKLOADS)
+    assert sum(filters.let(Workload(key, {}, {})) for key in WORKLOADS) == 1
+
+
+@pytest.mark.parametrize(
+    ("filters", "why"),
+    [
+        (Filters(names=("web", "deployment/wbe")), "no workload is named deployment/wbe"),
+        (Filters(kinds=frozenset({"deploymnt"})), "--kind deploymnt: no workload is of this kind"),
+    ],
+)
+def test_a_name_or_kind_that_does_not_exist_is_an_error(filters: Filters, why: str) -> None:
+    with pytest.raises(NoSuchTarget, match=why):
+        filters.check(WORKLOADS)

@@ -42,6 +42,7 @@ async def read_prometheus(
     clock = clock or RealClock()
     config = replace(request.config, history_resolution=request.step_s)
     questions = f"backtest {config.prometheus_address} {config.prometheus_cluster_label} {request.namespace}"
+    questions += f" {config.prometheus_bearer_token_file}"
     saved = Saved(request.cache, questions, config.history_length) if request.cache is not None else None
     usage = PrometheusUsage(config, clock, share=request.share, saved=saved)
     try:

@@ -8,12 +8,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
 from podfit.api.selectors import LabelSelector
 from podfit.cli.recommending.progress import ProgressLine
+from podfit.cli.targets import NoSuchTarget
 from podfit.client import Client
 from podfit.kit.clock import Clock
 from podfit.vpa.history.base import HistoryUnavailable
 from podfit.vpa.history.queries import PrometheusConfig
+from podfit.vpa.observe.caches import WELL_KNOWN
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.report.cluster.owners import Owners
 from podfit.vpa.report.cluster.reading import largest_node, read_workloads
@@ -55,6 +58,16 @@ class Filters:
         if self.names and not any(_named(key, name) for name in self.names):
             return False
         return not self.selector or LabelSelector.parse(self.selector).matches(_labels(workload))
+
+    def check(self, every: Iterable[Key]) -> None:
+        """Raises NoSuchTarget for a name that no workload has, and for a kind that does not exist."""
+        keys = list(every)
+        for name in self.names:
+            if not any(_named(key, name) for key in keys):
+                raise NoSuchTarget(f"no workload is named {name}")
+        known = {kind.lower() for kind in (*WELL_KNOWN, POD.kind)} | {key.kind.lower() for key in keys}
+        for kind in sorted(self.kinds - known):
+            raise NoSuchTarget(f"--kind {kind}: no workload is of this kind")
 
 
 def _named(key: Key, wanted: str) -> bool:
@@ -100,6 +113,7 @@ class Collector:
         """Collects the report. Raises NothingKnown if no source has data about any workload."""
         request = self._request
         every = await read_workloads(self._client, request.namespace, self._remarks.notes.append)
+        request.filters.check(every)
         self.workloads = {key: workload for key, workload in every.items() if request.filters.let(workload)}
         known = await self._known(every) if self.workloads else {}
         if self.workloads and not any((key, name) in known for key, name in self._wanted()):
@@ -152,7 +166,7 @@ class Collector:
                     self._clock, seen, self._remarks,
                 )  # fmt: skip
             known = self._first(METRICS, known, found)
-            if found:
+            if METRICS in self._used:
                 self._remarks.notes.append(
                     f"usage was sampled for {self._request.sample_s:g} s only: other times of the day are not in it"
                 )
@@ -177,6 +191,7 @@ class Collector:
         if len(self.workloads) < len(every):
             pattern = pod_pattern((key.kind, key.name) for key in self.workloads)
         questions = f"{config.prometheus_address} {config.prometheus_cluster_label} {request.namespace} {pattern}"
+        questions += f" {config.prometheus_bearer_token_file} {request.rules}"
         saved = Saved(request.cache, questions, config.history_length) if request.cache is not None else None
         usage = PrometheusUsage(config, self._clock, share=request.share, saved=saved)
         try:
@@ -223,8 +238,9 @@ class Collector:
                 )
         if gatherer.impossible:
             notes.append(f"{gatherer.impossible} samples are above what any node has: left out")
-        newest = max((series.last for series in known.values()), default=0.0)
-        if known and self._clock.now() - newest > max(3600.0, 3 * plan.series_names.config.history_resolution):
+        steady = [series.last for (key, _), series in known.items() if key.kind not in RUN_AT_TIMES]
+        newest = max(steady, default=0.0)
+        if steady and self._clock.now() - newest > max(3600.0, 3 * plan.series_names.config.history_resolution):
             hours = (self._clock.now() - newest) / 3600
             self._remarks.missing.append(f"the newest sample in Prometheus is {hours:.1f} hours old")
         wanted = {at: known[at] for at in self._wanted() if at in known}

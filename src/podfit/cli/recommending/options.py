@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from podfit.cli.printing.amounts import BadAmount, number, read_amount
 from podfit.cli.printing.output import usage_error
@@ -18,6 +20,7 @@ from podfit.vpa.report.usage.saved import cache_folder
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _MOST_HISTORY_S = 90 * 86400.0
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*=.+")
 
 
 def seconds(text: str, what: str) -> float:
@@ -35,7 +38,7 @@ def request_of(options: dict[str, Any], namespace: str) -> ReportRequest:
             usage_error(f"--min-{resource} is above --max-{resource}")
     return ReportRequest(
         namespace,
-        Filters(options["selector"], _kinds(options["kind"]), tuple(options["names"] or ())),
+        Filters(_selector(options["selector"]), _kinds(options["kind"]), _names(options["names"] or ())),
         options["source"],
         prometheus_config(options),
         seconds(options["sample"], "--sample"),
@@ -62,14 +65,33 @@ def _amounts(options: dict[str, Any], which: str) -> dict[str, int]:
 
 
 def _kinds(text: str) -> frozenset[str]:
+    words = filter(None, (word.strip() for word in text.split(",")))
+    return frozenset(_kind(word) for word in words)
+
+
+def _kind(word: str) -> str:
+    """The kind in lower case, by any name that kubectl accepts for a built-in kind; unknown words stay."""
     from podfit.api.registry.kinds import POD
     from podfit.vpa.observe.caches import WELL_KNOWN
 
-    found = set()
-    for word in filter(None, (word.strip().lower() for word in text.split(","))):
-        names = [kind.kind.lower() for kind in (*WELL_KNOWN.values(), POD) if word in _called(kind)]
-        found.add(names[0] if names else word)
-    return frozenset(found)
+    name = word.lower().partition(".")[0]
+    return next((kind.kind.lower() for kind in (*WELL_KNOWN.values(), POD) if name in _called(kind)), name)
+
+
+def _names(words: Iterable[str]) -> tuple[str, ...]:
+    """`deploy/web` and `deployment.apps/web` become `deployment/web`."""
+    split = (word.rpartition("/") for word in words)
+    return tuple(f"{_kind(kind)}/{name}" if slash else name for kind, slash, name in split)
+
+
+def _selector(text: str) -> str:
+    from podfit.api.selectors import LabelSelector, SelectorError
+
+    try:
+        LabelSelector.parse(text)
+    except SelectorError as error:
+        usage_error(f"--selector {text!r}: {error}")
+    return text
 
 
 def _called(kind: Any) -> tuple[str, ...]:
@@ -85,8 +107,11 @@ def prometheus_config(options: dict[str, Any]) -> PrometheusConfig | None:
         if options.get("source") == "prometheus":
             usage_error("--source prometheus: say where it is with --prometheus URL")
         return None
-    if not address.startswith(("http://", "https://")):
+    if not _is_address(address):
         usage_error(f"--prometheus {address!r}: it is an address such as http://localhost:9090")
+    label = options["cluster_label"]
+    if label and not _LABEL.fullmatch(label):
+        usage_error(f"--cluster-label {label!r}: it is a label with its value, such as cluster=production")
     return replace(
         PrometheusConfig(),
         prometheus_address=address,
@@ -96,6 +121,14 @@ def prometheus_config(options: dict[str, Any]) -> PrometheusConfig | None:
         prometheus_cluster_label=options["cluster_label"],
         history_length=length,
     )
+
+
+def _is_address(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:  # The port is not a number.
+        return False
 
 
 def _model(bounds: Bounds) -> Config:

@@ -81,7 +81,8 @@ def confidence_text(finding: Finding) -> str:
 
 
 def summary(report: Report) -> str:
-    words = f"{len(report.findings)} containers: {total_text(report, 'cpu')} cores"
+    count = len(report.findings)
+    words = f"{count} container{'s' * (count != 1)}: {total_text(report, 'cpu')} cores"
     words += f" and {total_text(report, 'memory')} GiB wasted"
     if report.prices.given:
         words += f" ({cost_text(report.monthly)} a month)"

@@ -5,6 +5,7 @@ A range response is split into its series while it arrives, so that only one ser
 
 from __future__ import annotations
 
+import http.client
 import os
 import re
 import ssl
@@ -143,7 +144,7 @@ class PrometheusApi:
                     yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             # A timeout error has no message of its own.
-            words = str(error) or f"no answer within {self._config.prometheus_query_timeout:g} s"
+            words = _words(error) or f"no answer within {self._config.prometheus_query_timeout:g} s"
             raise HistoryUnavailable(f"Prometheus {self._config.prometheus_address}: {words}") from error
         finally:
             if self.measured is not None:
@@ -193,13 +194,25 @@ def _decoded(body: bytes) -> _Answer:
         raise HistoryUnavailable(f"the response of Prometheus cannot be read: {error}") from error
 
 
+def _words(error: Exception) -> str:
+    """The cause of a failed request. Connection errors of asyncio repeat the address, so their number is named."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(cause, ssl.SSLError) or not isinstance(cause, OSError) or not cause.errno:
+        return str(cause)
+    words = os.strerror(cause.errno) if cause.errno > 0 else str(cause.strerror)
+    return f"{cause.filename}: {words}" if cause.filename else words
+
+
 def _raise(status: int, body: bytes) -> None:
     try:
         words = _answer.decode(body).error
     except (msgspec.DecodeError, ValueError):
         # A proxy may respond with an HTML page; the log gets its text on one line.
-        words = " ".join(_TAG.sub(" ", body.decode("utf-8", "replace")).split())[:200] or "nothing"
-    if "too many samples" in words or "exceeded maximum resolution" in words or "limit" in words:
+        words = " ".join(_TAG.sub(" ", body.decode("utf-8", "replace")).split())[:200]
+    words = words or http.client.responses.get(status, "no reason given")
+    # "limit" may be one of the size of a query, but with 429 it is one of the number of queries.
+    large = any(word in words for word in ("too many samples", "exceeded maximum resolution", "limit"))
+    if large and status != http.HTTPStatus.TOO_MANY_REQUESTS:
         raise ResponseTooLarge(f"Prometheus: {words}")
     if status in _BUSY:
         raise HistoryUnavailable(f"Prometheus answered {status}: {words}")

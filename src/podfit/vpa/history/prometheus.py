@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -19,7 +19,8 @@ from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock
 from podfit.vpa.history import queries
 from podfit.vpa.history.base import NONE, Batch, HistoryUnavailable, Series, Sink
-from podfit.vpa.history.promapi import Floats, Measured, PrometheusApi, Refused, ResponseTooLarge
+from podfit.vpa.history.kills import KillCounters
+from podfit.vpa.history.promapi import Measured, PrometheusApi, Refused, ResponseTooLarge
 from podfit.vpa.history.queries import Part, PrometheusConfig
 from podfit.vpa.model.objects.labels import label_text
 from podfit.vpa.model.times import Seconds, to_rfc3339
@@ -71,8 +72,8 @@ class PrometheusHistory:
         self._plan: PlannedQueries | None = None
         self._labels: dict[tuple[str, str], str] = {}
         self._waiting: list[Part] = []
-        self._ooms: dict[tuple[tuple[str, str], ...], float] = {}
-        """The last values of the out-of-memory counters, by the labels of their series."""
+        self._kills: KillCounters[tuple[tuple[str, str], ...]] = KillCounters()
+        """The out-of-memory counters, by the labels of their series."""
         self._last_time: Seconds | None = None
         self.gaps: list[tuple[Seconds, Seconds]] = []
 
@@ -220,38 +221,21 @@ class PrometheusHistory:
         async for labels, times, values in self.api.range(self._plan.memory_query, part):
             columns.add_memory(labels, times, values)
         ooms: list[Oom] = []
-        counters = dict(self._ooms)
+        kills, batch = self._kills.copy(), columns.batch([])
+        if len(batch.times):
+            kills.sampled(float(batch.times[0]))
         try:
             async for labels, times, values in self.api.range(self._plan.oom_query, part):
                 who = columns.identity(labels)
                 if who is not None:
-                    begins = self._waiting[0].start == self._plan.parts[0].start
-                    ooms += self._kills(who, tuple(sorted(labels.items())), times, values, counters, begins)
+                    points = list(zip(times.tolist(), values.tolist(), strict=True))
+                    # The container's memory at that time is unknown; the peak until then is used.
+                    at = kills.rises(tuple(sorted(labels.items())), points)
+                    ooms += [Oom(who.namespace, who.pod, who.container, one, 0) for one in at]
         except Refused as error:
             log.info("no out-of-memory events from Prometheus: %s", error)
-        self._ooms = counters
-        return columns.batch(sorted(ooms, key=lambda oom: oom.instant))
-
-    def _kills(
-        self,
-        who: Series,
-        series: tuple[tuple[str, str], ...],
-        times: Floats,
-        values: Floats,
-        counters: dict[tuple[tuple[str, str], ...], float],
-        begins: bool,
-    ) -> Iterator[Oom]:
-        """Yields one kill for each increment of a counter. A counter's value at the beginning of the history counts
-        kills from before it."""
-        for at, value in zip(times.tolist(), values.tolist(), strict=True):
-            before = counters.get(series)
-            counters[series] = value
-            if before is None:
-                before = value if begins and at <= self._waiting[0].start else 0.0
-            # The container's memory at that time is unknown; the peak until then is used.
-            kill = Oom(who.namespace, who.pod, who.container, float(at), 0)
-            for _ in range(int(value - before if value >= before else value)):
-                yield kill
+        self._kills = kills
+        return replace(batch, ooms=sorted(ooms, key=lambda oom: oom.instant))
 
 
 class Columns:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from podfit.vpa.history.base import NONE, Batch, Series
 from podfit.vpa.model.objects.labels import label_text
 from podfit.vpa.model.objects.matching import Target
-from podfit.vpa.model.times import NEVER, Seconds
+from podfit.vpa.model.times import NEVER
 from podfit.vpa.observe.targets import OWNED_BY, owned_by
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.estimates import estimate_vpas
@@ -146,16 +146,3 @@ def _means(curve: Curve) -> dict[str, int]:
     if np.isfinite(curve.memory_mean).any():
         found["memory"] = int(np.nanmean(curve.memory_mean))
     return found
-
-
-def kills(
-    counter: list[tuple[Seconds, float]], before: float | None, begins: Seconds
-) -> tuple[list[Seconds], float | None]:
-    """The times at which a counter of out-of-memory kills rose, once for each kill, and the counter's last value. Its
-    first value counts kills from before the history. A counter that falls was reset."""
-    found: list[Seconds] = []
-    for at, value in counter:
-        last = before if before is not None else (value if at <= begins else 0.0)
-        found += [at] * int(value - last if value >= last else value)
-        before = value
-    return found, before

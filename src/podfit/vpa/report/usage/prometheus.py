@@ -16,6 +16,7 @@ from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock
 from podfit.vpa.history import queries
 from podfit.vpa.history.base import Batch, HistoryUnavailable
+from podfit.vpa.history.kills import KillCounters
 from podfit.vpa.history.promapi import Floats, PrometheusApi, Refused, ResponseTooLarge
 from podfit.vpa.history.prometheus import Columns, halves
 from podfit.vpa.history.queries import Part, PrometheusConfig
@@ -24,7 +25,6 @@ from podfit.vpa.recommender.decide.evidence.oom import Oom
 from podfit.vpa.report.cluster.owners import Owner
 from podfit.vpa.report.usage import promql
 from podfit.vpa.report.usage.evidence import Remarks
-from podfit.vpa.report.usage.gathering import kills
 from podfit.vpa.report.usage.promql import SeriesNames
 from podfit.vpa.report.usage.saved import Saved
 
@@ -59,7 +59,7 @@ class PrometheusUsage:
         self._config, self._clock, self._share, self._saved = config, clock, share, saved
         self.api = PrometheusApi(config, clock)
         self.remarks = Remarks()
-        self._counters: dict[tuple[str, str, str], float | None] = {}
+        self._kills: KillCounters[tuple[str, str, str]] = KillCounters()
         self._unusable = 0
 
     async def close(self) -> None:
@@ -88,11 +88,14 @@ class PrometheusUsage:
         days = max(1, math.ceil(self._config.history_length / _DAY))
         instants = [until - day * _DAY for day in range(days)]
         probed = {instants[0], instants[-1], instants[days // 2]}
-        for chosen in promql.candidates(self._config, namespace, pods):
-            probes = {at: await self._number(chosen.count(), at) for at in probed}
-            if any(probes.values()):
-                more = {at: await self._number(chosen.count(), at) for at in instants if at not in probes}
-                return chosen, {**probes, **more}
+        # Containers that run for a part of the day, as those of a CronJob, are in none of the probed hours.
+        for window, tried in ((_HOUR, probed), (_DAY, instants)):
+            for chosen in promql.candidates(self._config, namespace, pods):
+                count = chosen.count(window=window)
+                probes = {at: await self._number(count, at) for at in tried}
+                if any(probes.values()):
+                    more = {at: await self._number(count, at) for at in instants if at not in probes}
+                    return chosen, {**probes, **more}
         metric = self._config.history_memory_metric
         if not any([await self._number(f"count(last_over_time({metric}[1h]))", at) for at in probed]):
             raise NoUsage(f"Prometheus {self._config.prometheus_address} has no {metric}: does it scrape cAdvisor?")
@@ -116,14 +119,27 @@ class PrometheusUsage:
 
     async def _scraped_every(self, chosen: SeriesNames, until: Seconds) -> Seconds:
         days = max(1, math.ceil(self._config.history_length / _DAY))
-        for window, instants in (
-            (_HOUR, [until, until - _HOUR, *(until - day * _DAY for day in range(1, days))]),
-            (_DAY, [until - day * _DAY for day in range(days)]),
-        ):
-            found = [await self._number(chosen.scrapes(window), at) for at in instants]
-            if max(found) > 1:
-                return queries.interval_of(max(found), window)
+        found = [await self._number(chosen.scrapes(_HOUR), until - at) for at in (0, _HOUR)]
+        found += [await self._number(chosen.scrapes(_HOUR), until - day * _DAY) for day in range(1, days)]
+        if max(found) > 1:
+            return queries.interval_of(max(found), _HOUR)
+        # Whether scrapes are rare or containers run for a part of the day is visible in every hour.
+        for window in (_HOUR, _DAY):
+            query, begin = chosen.scrapes(window), until - self._config.history_length
+            most, at = await self._most(query, Part(begin, until, window, 0))
+            if most > 1:
+                # The window that is in the middle of the scrapes has the most.
+                most, _ = await self._most(query, Part(at - window, at + window, window / 12, 0))
+                return queries.interval_of(most, window)
         return 0
+
+    async def _most(self, query: str, part: Part) -> tuple[int, Seconds]:
+        """The highest value of one series, and its time."""
+        found = [(0.0, part.end)]
+        async for _, times, values in self.api.range(query, part):
+            found += [(value, at) for at, value in zip(times.tolist(), values.tolist(), strict=True) if value > 0]
+        value, at = max(found)
+        return (int(value) if math.isfinite(value) else 0), at
 
     async def _check_duplicates(self, chosen: SeriesNames, until: Seconds) -> None:
         containers, series = await self._number(chosen.count(), until), await self._number(chosen.series(), until)
@@ -179,21 +195,21 @@ class PrometheusUsage:
 
     async def read(self, plan: PlannedReading, seen: Seen) -> AsyncIterator[Batch]:
         """Yields the samples in batches, in order of time."""
-        waiting, done, samples, failed = list(plan.parts), 0, 0, 0
+        waiting, done, samples = list(plan.parts), 0, 0
+        failed: list[Part] = []
         while waiting:
             part = waiting[0]
             try:
                 batch = await self._part(plan, part)
-                failed = 0
-            except ResponseTooLarge as error:
-                if part.points >= 2:
+                failed = []
+            except (HistoryUnavailable, Refused, ResponseTooLarge) as error:
+                if isinstance(error, ResponseTooLarge) and part.points >= 2:
                     waiting[:1] = halves(part)
                     continue
                 batch = self._missing_part(part, str(error))
-            except (HistoryUnavailable, Refused) as error:
-                batch, failed = self._missing_part(part, str(error)), failed + 1
-                if failed >= FAILURES:
-                    self._give_up(waiting, str(error))
+                failed.append(part)
+                if len(failed) >= FAILURES:
+                    self._give_up(failed, str(error))
                     return
             del waiting[0]
             done += 1
@@ -203,14 +219,15 @@ class PrometheusUsage:
         self._finish(plan, samples)
 
     def _missing_part(self, part: Part, why: str) -> Batch:
+        self._kills.gap()
         self.remarks.missing.append(f"nothing from {to_rfc3339(part.start)} to {to_rfc3339(part.end)}: {why}")
         nothing = np.zeros(0, np.int64)
         return Batch([], nothing, np.zeros(0), nothing, nothing)
 
-    def _give_up(self, waiting: list[Part], why: str) -> None:
-        del self.remarks.missing[-FAILURES + 1 :]
-        start = to_rfc3339(waiting[0].start)
-        self.remarks.missing[-1:] = [f"reading stopped at {start}, {FAILURES} parts failed in a row: {why}"]
+    def _give_up(self, failed: list[Part], why: str) -> None:
+        start = to_rfc3339(failed[0].start)
+        words = f"reading stopped at {start}, {len(failed)} parts failed in a row: {why}"
+        self.remarks.missing[-len(failed) :] = [words]
 
     def _finish(self, plan: PlannedReading, samples: int) -> None:
         if not samples and not self._unusable and not self.remarks.missing:
@@ -230,25 +247,26 @@ class PrometheusUsage:
 
     async def _part(self, plan: PlannedReading, part: Part) -> Batch:
         if self._saved is not None and (found := self._saved.find(part.start, part.end)) is not None:
-            return found
+            batch, self._kills = found
+            return batch
         pause = Backoff(0.5, 10.0, jitter=0.2)
         for attempt in range(TRIES):
-            counters = dict(self._counters)
+            kills = self._kills.copy()
             try:
                 batch = await self._fetch(plan, part)
             except HistoryUnavailable:
-                self._counters = counters
+                self._kills = kills
                 if attempt == TRIES - 1:
                     raise
                 await self._clock.sleep(pause.next())
                 continue
             if self._saved is not None:
-                self._saved.keep(part.start, part.end, batch)
+                self._saved.keep(part.start, part.end, batch, self._kills)
             return batch
         raise AssertionError
 
     async def _fetch(self, plan: PlannedReading, part: Part) -> Batch:
-        columns = Columns(plan.series_names.config, {})
+        columns, first = Columns(plan.series_names.config, {}), math.inf
         for query, add in (
             (plan.series_names.cpu(plan.every), columns.add_cpu),
             (plan.series_names.memory(plan.every), columns.add_memory),
@@ -257,22 +275,24 @@ class PrometheusUsage:
             async for labels, times, values in self.api.range(query, part):
                 self._unusable += int(np.count_nonzero(~(np.isfinite(values) & (values >= 0))))
                 add(labels, times, values)
+                first = min(first, times.min(initial=math.inf))
             await self._pause(self._clock.monotonic() - begun)
+        if math.isfinite(first):
+            self._kills.sampled(first)
         ooms: list[Oom] = []
         try:
             async for labels, times, values in self.api.range(plan.series_names.ooms(plan.every), part):
-                ooms += self._kills(plan, labels, times, values)
+                ooms += self._ooms(plan, labels, times, values)
         except Refused as error:
             if not any("out-of-memory" in note for note in self.remarks.notes):
                 self.remarks.notes.append(f"out-of-memory kills are unknown: {error}")
         return columns.batch(sorted(ooms, key=lambda oom: oom.instant))
 
-    def _kills(self, plan: PlannedReading, labels: dict[str, str], times: Floats, values: Floats) -> list[Oom]:
+    def _ooms(self, plan: PlannedReading, labels: dict[str, str], times: Floats, values: Floats) -> list[Oom]:
         namespace, pod, container = (labels.get(name, "") for name in plan.series_names.by.split(", "))
         who = (namespace, pod, container)
         points = list(zip(times.tolist(), values.tolist(), strict=True))
-        found, self._counters[who] = kills(points, self._counters.get(who), plan.start)
-        return [Oom(*who, at, 0) for at in found]
+        return [Oom(*who, at, 0) for at in self._kills.rises(who, points)]
 
     async def _pause(self, took: Seconds) -> None:
         """Pauses after a query, so that queries run for no more than the configured share of time."""

@@ -74,9 +74,10 @@ class SeriesNames:
         )
         return f"{held} / ({whole} > 0)"
 
-    def count(self, metric: str = "") -> str:
-        """The query for the number of containers in an hour."""
-        return f"count(count by ({self.by}) (last_over_time({metric or self._raw}{{{self.matchers}}}[1h])))"
+    def count(self, metric: str = "", window: Seconds = 3600.0) -> str:
+        """The query for the number of containers in an hour, or another window."""
+        within = prometheus_duration(window)
+        return f"count(count by ({self.by}) (last_over_time({metric or self._raw}{{{self.matchers}}}[{within}])))"
 
     def series(self) -> str:
         """The query for the number of containers' series, which is higher than that of containers if they are scraped

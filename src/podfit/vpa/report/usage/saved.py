@@ -14,7 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from podfit.vpa.history.base import Batch, Series
+from podfit.vpa.history.kills import KillCounters
 from podfit.vpa.recommender.decide.evidence.oom import Oom
+
+Kills = KillCounters[tuple[str, str, str]]
 
 OLDEST_S = 6 * 3600.0
 """An unfinished run that is older is started over."""
@@ -56,18 +59,21 @@ class Saved:
             pass
         return SavedReading(until, step)
 
-    def find(self, start: float, end: float) -> Batch | None:
+    def find(self, start: float, end: float) -> tuple[Batch, Kills] | None:
+        """A part, and the counters of kills after it."""
         try:
             with np.load(self._file(start, end), allow_pickle=False) as data:
                 series = [Series(row[0], row[1], row[2], "") for row in json.loads(str(data["series"]))]
                 ooms = [Oom(*row) for row in json.loads(str(data["ooms"]))]
                 batch = Batch(series, data["index"], data["times"], data["cpu"], data["memory"], ooms)
+                counters, begins = json.loads(str(data["counters"]))
+                kills = KillCounters({(one[0], one[1], one[2]): float(one[3]) for one in counters}, begins)
         except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
             return None
         self.reused += 1
-        return batch
+        return batch, kills
 
-    def keep(self, start: float, end: float, batch: Batch) -> None:
+    def keep(self, start: float, end: float, batch: Batch, kills: Kills) -> None:
         file = self._file(start, end)
         begun = file.with_suffix(".tmp")
         try:
@@ -78,6 +84,7 @@ class Saved:
                     ooms=json.dumps(
                         [(oom.namespace, oom.pod, oom.container, oom.instant, oom.memory) for oom in batch.ooms]
                     ),
+                    counters=json.dumps([[[*who, value] for who, value in kills.last.items()], kills.begins]),
                     index=batch.index,
                     times=batch.times,
                     cpu=batch.cpu,
