@@ -123,6 +123,7 @@ def _name(family: Metric) -> str:
 
 def _registries() -> Iterator[CollectorRegistry]:
     from podfit.agent.metrics import AgentMetrics
+    from podfit.apiserver.apis.health import HealthMetrics
     from podfit.apiserver.flows.measures import FlowMeasures
     from podfit.apiserver.metrics import Metrics
     from podfit.client import Client
@@ -134,6 +135,7 @@ def _registries() -> Iterator[CollectorRegistry]:
     server = Metrics()
     FlowMeasures(server.registry)
     yield server.registry
+    yield HealthMetrics().registry
     yield SchedulerMetrics().registry
     for file in sorted((SOURCE / "vpa").glob("*/measures.py")):
         module = importlib.import_module(f"podfit.vpa.{file.parent.name}.measures")

@@ -119,8 +119,8 @@ class ApiServer:
         self.converters = Caller(self._resolve)
         self.custom = self._handlers()
         self.groups = CustomGroups(self.objects, self.core.writer)
-        self.core.paths.checks["watch-hub"] = self.hub.problem
-        self.core.paths.checks["store"] = lambda: config.store.problem
+        self.core.paths.health.checks["watch-hub"] = self.hub.problem
+        self.core.paths.health.checks["store"] = lambda: config.store.problem
         context = self.pki.server_tls() if config.tls else None
         self.front = HttpFront(self.core.handle, self.authenticator, context, self.core.parts.long_responses.turns)
         self.derived_state = DerivedState(self.objects, self.rbac, self.graph, self.addresses)
@@ -216,10 +216,10 @@ class ApiServer:
         await self.front.start(self.config.host, self.config.port)
         self.core.address = f"{self.config.advertised}:{self.front.port}"
         await self._bootstrap()
-        self.core.paths.ready = True
+        self.core.paths.health.ready = True
 
     async def stop(self) -> None:
-        self.core.paths.ready = False
+        self.core.paths.health.ready = False
         await self._tasks.stop()
         await self.derived_state.stop()
         await self.flow_upkeep.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import platform
 import sys
 import zlib
@@ -13,7 +12,9 @@ import podfit
 from podfit.api.protobuf.writing import from_json
 from podfit.api.resize.dialects import NATIVE, VERSION_FIELD
 from podfit.api.schema.publishing import openapi, openapi_proto
-from podfit.api.status import ApiError, go_quote
+from podfit.api.status import ApiError
+from podfit.apiserver.apis import health
+from podfit.apiserver.apis.health import Health
 from podfit.apiserver.representation import wire
 from podfit.apiserver.representation.negotiate import JSON, PROTOBUF, YAML, clauses, negotiate_discovery, plain_media
 from podfit.apiserver.request import Request, Response
@@ -22,11 +23,7 @@ from podfit.apiserver.routes import Route
 if TYPE_CHECKING:
     from podfit.apiserver.server import ServerCore
 
-log = logging.getLogger(__name__)
-_HEALTH = ("healthz", "livez", "readyz")
-_BOOTSTRAP = "poststarthook/bootstrap"
 _ENDED = (".well-known", "api", "apis", "openid", "version")
-_TEXT = "text/plain; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -60,14 +57,15 @@ def version() -> dict[str, str]:
 class Paths:
     def __init__(self, core: ServerCore) -> None:
         self._core = core
-        self.ready = False
+        self.health = Health()
         self._documents: dict[str, bytes] = {}
         self.documents: dict[str, Callable[[], Any]] = {}
         """Additional documents by path, generated on request."""
-        self.metrics: dict[str, Callable[[], bytes]] = {"/metrics": core.metrics.text}
+        self.metrics: dict[str, Callable[[], bytes]] = {
+            "/metrics": core.metrics.text,
+            "/metrics/slis": self.health.metrics.text,
+        }
         """Prometheus' text by path: the server's own, and that of components in the same process."""
-        self.checks: dict[str, Callable[[], str]] = {"ping": _passed, "log": _passed, "store": _passed}
-        """Health checks by name: each returns why a component does not work, or "" if it does."""
 
     async def answer(self, request: Request, route: Route | None) -> Response:
         parts = _parts(request.path)
@@ -82,8 +80,11 @@ class Paths:
         if not parts:
             return Response(200, wire.encode({"paths": self.listed()}))
         head = parts[0]
-        if head in _HEALTH:
-            return self._health(head, parts[1:], request)
+        if head in health.ENDPOINTS:
+            found = self.health.answer(head, "/".join(parts[1:]), request)
+            if found is None:
+                raise page_not_found()
+            return found
         if parts == ["version"]:
             return Response(200, wire.encode(version() | self._dialect()))
         path = "/" + "/".join(parts)
@@ -100,7 +101,7 @@ class Paths:
     def _known(self, parts: list[str], route: Route | None) -> bool:
         if route is not None:
             return self._core.discovery.document("version", route.group, route.version) is not None
-        return bool(parts) and parts[0] in ("api", "apis", "version", *_HEALTH)
+        return bool(parts) and parts[0] in ("api", "apis", "version", *health.ENDPOINTS)
 
     def _dialect(self) -> dict[str, str]:
         """Serves the default dialect, that of namespaces without a label, to podfit's components."""
@@ -173,36 +174,9 @@ class Paths:
         for group in discovery.groups():
             found.append(f"/apis/{group}")
             found += [f"/apis/{group}/{version}" for version in discovery.versions(group)]
-        for word in _HEALTH:
-            found.append(f"/{word}")
-            found += [f"/{word}/{check}" for check in (*self.checks, _BOOTSTRAP)]
+        for endpoint in health.ENDPOINTS:
+            found += self.health.paths(endpoint)
         return sorted([*found, *self.metrics, "/openapi/v2", "/openapi/v3", "/version"])
-
-    def _health(self, kind: str, rest: list[str], request: Request) -> Response:
-        problems = {check: problem() for check, problem in self.checks.items()}
-        if kind == "livez":
-            # A full disk does not fail liveness: a restart does not free disk space.
-            problems["store"] = ""
-        problems[_BOOTSTRAP] = "" if self.ready or kind == "livez" else "not finished"
-        if rest:
-            check = "/".join(rest)
-            if check not in problems:
-                raise page_not_found()
-            problem = problems[check]
-            return Response(500, f"internal server error: {problem}\n".encode(), _TEXT) if problem else _ok()
-        excluded = set(request.query.get("exclude", ()))
-        lines = [_line(check, problem, check in excluded) for check, problem in problems.items()]
-        failed = [check for check, problem in problems.items() if problem and check not in excluded]
-        for check in failed:
-            log.warning("%s check %s failed: %s", kind, check, problems[check])
-        if unknown := sorted(excluded - problems.keys()):
-            names = ", ".join(map(go_quote, unknown))
-            lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
-        if failed:
-            return Response(500, ("\n".join([*lines, f"{kind} check failed"]) + "\n").encode(), _TEXT)
-        if "verbose" not in request.query:
-            return _ok()
-        return Response(200, ("\n".join([*lines, f"{kind} check passed"]) + "\n").encode(), _TEXT)
 
 
 def _parts(path: str) -> list[str]:
@@ -214,21 +188,6 @@ def _parts(path: str) -> list[str]:
     if "" in parts:
         raise page_not_found()
     return parts
-
-
-def _ok() -> Response:
-    return Response(200, b"ok", _TEXT)
-
-
-def _passed() -> str:
-    return ""
-
-
-def _line(check: str, problem: str, excluded: bool) -> str:
-    """A health check as Kubernetes lists it; the reason of a failure is only logged."""
-    if excluded:
-        return f"[+]{check} excluded: ok"
-    return f"[-]{check} failed: reason withheld" if problem else f"[+]{check} ok"
 
 
 def tagged(request: Request, body: bytes, media: str) -> Response:
