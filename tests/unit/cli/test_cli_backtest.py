@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 
 from podfit.cli.backtesting.history import BadHistory, History, read_csv, read_local, read_npz, with_samples
-from podfit.cli.backtesting.results import judged, what_if_of
+from podfit.cli.backtesting.results import check_effects, judged, what_if_of
+from podfit.cli.backtesting.texts import cells
 from podfit.cli.commands.workloads import backtest
 from podfit.vpa.history.base import NONE, Batch
 from podfit.vpa.history.base import Series as Pod
 from podfit.vpa.history.local import LocalHistory
 from podfit.vpa.policies.base import Series
 from podfit.vpa.policies.krr import KRR
+from podfit.vpa.policies.table import POLICIES
 
 
 def podfit(*words: str) -> subprocess.CompletedProcess[str]:
@@ -156,6 +158,8 @@ def test_csv_samples_of_one_step_are_put_together(tmp_path: Path) -> None:
         ("time,container,cpu\n1,a,much\n", "line 2: cpu is 'much', not a number"),
         ("time,container,cpu\n1,a,-1\n", "line 2: cpu is -1"),
         ("time,container,cpu\n1,a\n", "has no samples"),
+        ("time,container,cpu\n1700000000000,a,1\n", "time is 1700000000000, not Unix seconds; milliseconds"),
+        ("time,container,cpu\ninf,a,1\n", "time is inf, not Unix seconds$"),
         ("time,container,cpu\n1,a,NaN\n", "has no samples"),
         ("time,container,cpu\n1,a,1\n99999999999,a,1\n", "333333334 steps of 300 s apart; is a time wrong"),
     ],
@@ -165,6 +169,21 @@ def test_a_csv_file_that_cannot_be_used_is_refused_with_the_cause(tmp_path: Path
     path.write_text(text)
     with pytest.raises(BadHistory, match=message):
         read_csv(path)
+
+
+def test_a_csv_file_of_a_spreadsheet_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"\xef\xbb\xbftime, container, cpu\r\n0, web, 1\r\n")
+    found = read_csv(path)
+    assert found.names == ("web",) and found.series["cpu"].usage.tolist() == [[1.0]]
+
+
+def test_nothing_that_was_not_scored_is_zero() -> None:
+    past = History(("a",), {"memory": Series(np.ones((1, 4), np.float32), 300.0, "memory")})
+    [result] = judged(past, [KRR], what_if_of(["mode=recreate"]))
+    row = result.row(result.total)
+    assert {name for name, value in row.items() if value is not None} == {"partial"} and row["partial"]
+    assert set(cells(result, result.total)[2:]) == {"-"}
 
 
 def test_policies_are_compared_side_by_side(tmp_path: Path) -> None:
@@ -251,6 +270,14 @@ def test_a_what_if_that_makes_no_sense_is_a_wrong_command_line() -> None:
     done = podfit("backtest", "--series", "x.npz", "--what-if", "size=1")
     assert done.returncode == 2
     assert done.stderr.startswith("podfit: --what-if size=1: unknown setting 'size'")
+
+
+def test_settings_that_no_policy_has_are_refused_and_those_that_some_lack_are_named() -> None:
+    overrides = what_if_of(["percentile=0.99", "max-cpu=2"])
+    with pytest.raises(BadHistory, match="default and krr have percentile, auto chooses by cost"):
+        check_effects(overrides, [POLICIES["auto"]])
+    assert check_effects(overrides, [KRR, POLICIES["auto"]]) == ["--what-if percentile does not apply to auto"]
+    assert not check_effects(what_if_of(["max-cpu=2"]), list(POLICIES.values()))
 
 
 def test_what_if_changes_percentiles_margins_and_bounds() -> None:

@@ -110,8 +110,9 @@ def _checked(path: Path, name: str, values: Any) -> Floats:
 def read_csv(path: Path, step_s: float = DEFAULT_STEP_S) -> History:
     """Reads a CSV file. Samples of the same step are merged: the mean of CPU, the maximum of memory."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
+        # Spreadsheets begin a file with a byte order mark.
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file, skipinitialspace=True)
             given = reader.fieldnames or []
             resources = [name for name in RESOURCES if name in given]
             if not resources or "time" not in given or "container" not in given:
@@ -156,7 +157,8 @@ def _instant(text: str) -> float:
         except ValueError:
             raise ValueError(f"time is {text!r}, neither Unix seconds nor RFC 3339") from None
     if not abs(at) < 1e12:
-        raise ValueError(f"time is {text}")
+        unit = "; milliseconds?" if 1e12 <= abs(at) < 1e14 else ""
+        raise ValueError(f"time is {text}, not Unix seconds{unit}")
     return at
 
 

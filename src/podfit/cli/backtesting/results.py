@@ -50,6 +50,12 @@ class WhatIf:
             )
         return policy
 
+    def without_effect(self, policy: Policy) -> list[str]:
+        """The settings given that this policy does not have."""
+        given = {"percentile": self.percentile, "margin": self.margin}
+        named = [name for name, value in given.items() if not np.isnan(value)]
+        return [] if isinstance(policy, (Krr, Default)) else named
+
     def within(self, series: Series, sizes: Floats) -> Floats:
         least, most = self.bounds.get(series.resource, (0.0, float("inf")))
         return np.asarray(np.clip(sizes, np.float32(least), np.float32(most)))
@@ -81,7 +87,9 @@ class Result:
             "idleHours": quality.idle_hours,
             "cost": quality.cost(self.costs),
         }
-        known: dict[str, Any] = {name: None if np.isnan(value) else round(value, 6) for name, value in found.items()}
+        known: dict[str, Any] = {
+            name: None if np.isnan(value) or not quality.scored else round(value, 6) for name, value in found.items()
+        }
         return {**known, "partial": quality.partial}
 
 
@@ -106,6 +114,20 @@ def completed(history: History, results: list[Result]) -> History:
             unsized.setdefault(words, []).append(result.policy)
     found = tuple(f"{words} ({', '.join(policies)})" for words, policies in unsized.items())
     return replace(history, missing=(*history.missing, *found))
+
+
+def check_effects(overrides: WhatIf, policies: list[Policy]) -> list[str]:
+    """Notes about policies that lack some of the settings. Raises BadHistory if none of them has them."""
+    lacking = {policy.name: names for policy in policies if (names := overrides.without_effect(policy))}
+    if policies and len(lacking) == len(policies):
+        names = " and ".join(next(iter(lacking.values())))
+        which = f"{', '.join(lacking)} {_choose(len(lacking))} by cost"
+        raise BadHistory(f"--what-if: default and krr have {names}, {which}")
+    return [f"--what-if {', '.join(names)} does not apply to {name}" for name, names in lacking.items()]
+
+
+def _choose(count: int) -> str:
+    return "chooses" if count == 1 else "choose"
 
 
 def what_if_of(words: list[str]) -> WhatIf:

@@ -26,6 +26,10 @@ def row_cells(name: str, resource: str, row: Mapping[str, Any]) -> list[str]:
         return "-" if row[field] is None else f"{row[field]:.2f}"
 
     unit = "core-h" if resource == CPU else "GiB-h"
+
+    def hours(field: str) -> str:
+        return "-" if row[field] is None else f"{row[field]:.1f} {unit}"
+
     return [
         name + (" (partial)" if row["partial"] else ""),
         resource,
@@ -35,6 +39,6 @@ def row_cells(name: str, resource: str, row: Mapping[str, Any]) -> list[str]:
         part("cutOff", 2),
         number("resizesADay"),
         number("restartsADay"),
-        f"{row['idleHours']:.1f} {unit}",
-        f"{row['cost']:.1f} {unit}",
+        hours("idleHours"),
+        hours("cost"),
     ]

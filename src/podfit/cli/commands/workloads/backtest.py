@@ -101,8 +101,11 @@ def report(
     policies = [policy_named(name) for name in dict.fromkeys(policy or POLICIES)]
     try:
         overrides = results.what_if_of(what_if or [])
+        notes = results.check_effects(overrides, policies)
     except ValueError as error:
         usage_error(str(error))
+    for words in notes:
+        note(f"note: {words}")
     past = _read_prometheus(options) if prometheus else _read(series, csv, local, step_s)
     found = results.judged(past, policies, overrides)
     past = results.completed(past, found)
