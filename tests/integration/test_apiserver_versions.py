@@ -365,6 +365,16 @@ async def test_users_of_a_deprecated_version_are_warned_and_refusals_warn_too(as
         assert ("Warning", f'299 - "{body}"') in answer.headers
 
 
+async def test_the_warning_about_a_deprecated_version_names_a_later_one(ask: Definer) -> None:
+    made = definition()
+    made["spec"]["versions"][0].update(deprecated=True)
+    made["spec"]["versions"][1].update(deprecated=False)
+    await ask.define(made)
+    answer = await ask.server.handle(Request("GET", V1, {}, {}, b"", ADMIN))
+    better = f"{made['spec']['group']}/{made['spec']['versions'][1]['name']} Thing"
+    assert ("Warning", f'299 - "example.com/v1 Thing is deprecated; use {better}"') in answer.headers
+
+
 async def test_objects_are_selected_by_the_fields_their_definition_names(ask: Definer) -> None:
     made = definition()
     made["spec"]["versions"][0]["selectableFields"] = [{"jsonPath": ".spec.hostPort"}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -127,8 +128,48 @@ def test_an_evaluation_ends_when_its_pace_says_so() -> None:
 def test_values_that_are_not_of_their_declared_type_fail_the_evaluation() -> None:
     with pytest.raises(Failed, match="no such overload"):
         _NUMBERS.compile("self.all(x, x + 1 > 0)").run({"self": ["a", {}]}, Budget())
-    with pytest.raises(Failed, match="no such overload"):
+    with pytest.raises(Failed, match="got 'types.Int', expected iterable type"):
         _NUMBERS.compile("self.all(x, x > 0)").run({"self": 5}, Budget())
+
+
+_UNTYPED = Environment({"v": DYN})
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "message"),
+    [
+        ("v.x == 1", "a", "no such key: x"),
+        ("v.x.y == 1", {"x": None}, "no such key: y"),
+        ("v[0] == 1", "a", "no such key: 0"),
+        ("v['x'] == 1", None, "no such key: x"),
+        ("v['x'] == 1", [1], "unsupported index type 'string' in list"),
+        ("v[dyn(0.5)] == 1", [1], "unsupported index value 0.5 in list"),
+        ("v[dyn(1.0)] == 1", [1], "index out of bounds: 1"),
+        ("size(v) == 1", None, "no such overload: size"),
+        ("v.exists(x, x)", "a", "got 'types.String', expected iterable type"),
+    ],
+)
+def test_operations_on_values_of_another_type_fail_in_kubernetes_words(text: str, value: Any, message: str) -> None:
+    with pytest.raises(Failed) as raised:
+        _UNTYPED.compile(text).run({"v": value}, Budget())
+    assert str(raised.value) == message
+
+
+def test_a_scalar_has_no_fields_and_a_whole_number_is_an_index() -> None:
+    assert _UNTYPED.compile("has(v.x)").run({"v": "a"}, Budget()) is False
+    assert _UNTYPED.compile("v[dyn(1.0)] == 5").run({"v": [4, 5]}, Budget()) is True
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("int(dyn('z')) == 1", "type conversion error from 'string' to 'int'"),
+        ("string(dyn([1])) == 'a'", "no such overload: string(list)"),
+    ],
+)
+def test_conversions_of_constants_that_can_only_fail_are_rejected(text: str, problem: str) -> None:
+    with pytest.raises(BadExpression, match=f"^program instantiation failed: {re.escape(problem)}$"):
+        _UNTYPED.compile(text)
 
 
 def test_an_expression_has_at_most_so_many_characters() -> None:

@@ -16,7 +16,7 @@ from podfit.api.schema import type_of
 from podfit.api.schema.custom.structural import CustomSchema, custom_struct
 from podfit.api.schema.decoding.decode import decode
 from podfit.api.schema.decoding.scalars import Unreadable
-from podfit.api.status import ApiError, unprocessable
+from podfit.api.status import ApiError, FieldError, required, unprocessable
 
 VECTORS = Path(os.environ.get("PODFIT_VECTORS", Path(__file__).parents[3] / ".." / "shared" / "vectors")) / "api"
 THING = Kind("example.com", "v1", "Thing", "things", True, custom=True)
@@ -63,6 +63,66 @@ def test_embedded_resources_keep_their_meta() -> None:
     made, unknown = custom.prune({"spec": {"t": obj}})
     assert made["spec"]["t"] == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}
     assert unknown == ["spec.t.other"]
+
+
+def embedding() -> CustomSchema:
+    return CustomSchema(
+        schema(
+            t={
+                "type": "object",
+                "x-kubernetes-embedded-resource": True,
+                "x-kubernetes-preserve-unknown-fields": True,
+            }
+        )
+    )
+
+
+def test_the_metadata_of_embedded_resources_has_no_unknown_fields() -> None:
+    obj = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "x", "odd": 1, "creationTimestamp": None},
+        "other": 1,
+    }
+    made, unknown = embedding().prune({"spec": {"t": obj, "more": 1}})
+    assert made["spec"]["t"] == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "other": 1}
+    assert unknown == ["spec.more", "spec.t.metadata.odd"]
+    with pytest.raises(Unreadable, match="spec.t.kind: Invalid value: 1: must be a string"):
+        embedding().prune({"spec": {"t": {"kind": 1}}})
+
+
+@pytest.mark.parametrize(
+    ("obj", "wanted"),
+    [
+        ({}, ["spec.t.apiVersion: Required value", "spec.t.kind: Required value"]),
+        (
+            {"apiVersion": "", "kind": ""},
+            [
+                'spec.t.apiVersion: Invalid value: "": must not be empty',
+                'spec.t.kind: Invalid value: "": must not be empty',
+            ],
+        ),
+        (
+            {"apiVersion": "a/b/c", "kind": "K", "metadata": {"name": "x"}},
+            [
+                'spec.t.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
+                "spec.t.metadata.name: Required value: x",
+            ],
+        ),
+    ],
+)
+def test_embedded_resources_have_a_type_and_valid_metadata(obj: dict[str, Any], wanted: list[str]) -> None:
+    def check(metadata: dict[str, Any]) -> list[FieldError]:
+        return [] if metadata["name"] == "fakename" else [required("metadata.name", metadata["name"])]
+
+    assert [str(error) for error in embedding().validate({"spec": {"t": obj}}, check=check)] == wanted
+
+
+def test_the_limits_of_integers_are_truncated() -> None:
+    number = {"type": "number", "minimum": 1.5, "maximum": 3.5, "exclusiveMaximum": True}
+    assert complaints({"n": 3.4}, n=number) == []
+    assert complaints({"n": 1}, n=number) == []
+    assert complaints({"n": 3}, n=number) == ["spec.n: Invalid value: 3: spec.n in body should be less than 3"]
 
 
 def test_defaults_fill_missing_and_forbidden_null_values() -> None:

@@ -18,7 +18,7 @@ from podfit.api.schema.decoding.decode import convert
 from podfit.api.schema.types import Struct
 from podfit.api.status import ApiError
 from podfit.apiserver.admission.webhooks.call import Caller
-from podfit.apiserver.apis.discovery import Discovery
+from podfit.apiserver.apis.discovery import Discovery, version_rank
 from podfit.apiserver.representation import wire
 from podfit.apiserver.storage.events import WatchEvent
 from podfit.apiserver.storage.objects import Objects
@@ -129,8 +129,7 @@ class CustomResources:
         self._objects.selectable[resource] = frozenset(fields)
         self._notices.pop(resource, None)
         if version.get("deprecated"):
-            warning = version.get("deprecationWarning") or f"{kind.api_version} {kind.kind} is deprecated"
-            self._notices[resource] = warning
+            self._notices[resource] = version.get("deprecationWarning") or _deprecation(kind, definition)
         scale = (version.get("subresources") or {}).get("scale")
         if scale is not None:
             self._scales.custom[resource] = ScalePaths(
@@ -315,3 +314,12 @@ def _served_versions(definition: Object) -> list[Object]:
 
 def _path(text: Any) -> tuple[str, ...]:
     return tuple(part for part in (text or "").split(".") if part)
+
+
+def _deprecation(kind: Kind, definition: Object) -> str:
+    """The warning about a deprecated version: it names the newest later version that is not deprecated."""
+    rank = version_rank(kind.version)
+    current = [row["name"] for row in definition["spec"]["versions"] if row.get("served") and not row.get("deprecated")]
+    newer = sorted((name for name in current if version_rank(name) < rank), key=version_rank)
+    better = f"; use {kind.group}/{newer[0]} {kind.kind}" if newer else ""
+    return f"{kind.api_version} {kind.kind} is deprecated{better}"

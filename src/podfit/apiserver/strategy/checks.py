@@ -12,7 +12,7 @@ from typing import Any
 from podfit.api.objects import Object
 from podfit.api.quantity import Quantity, QuantityError
 from podfit.api.schema import optional_structs
-from podfit.api.status import FieldError, invalid, not_supported, required
+from podfit.api.status import INTERNAL, FieldError, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.text import names
 from podfit.api.text.remember import remembered
@@ -109,6 +109,13 @@ def file_mode(holder: Mapping[str, Any], field: str, path: str, errors: Errors) 
     mode = holder.get(field)
     if mode is not None and not 0 <= mode <= 0o777:
         errors.append(invalid(f"{path}.{field}", mode, _FILE_MODE))
+
+
+def expression_error(path: str, text: str, problem: str) -> FieldError:
+    """An error in an expression. Kubernetes reports those that it finds by evaluating constants as internal errors."""
+    if problem.startswith("program instantiation failed"):
+        return FieldError(INTERNAL, path, problem)
+    return invalid(path, text, problem)
 
 
 # --- label selectors ----------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from podfit.api.schema import type_of
 from podfit.api.schema.custom.structural import CustomSchema
 from podfit.api.schema.decoding.scalars import Unreadable
 from podfit.api.status import FieldError, internal_error
-from podfit.apiserver.strategy import strategy_for
+from podfit.api.text import names
+from podfit.apiserver.strategy import meta, strategy_for
 
 
 def _schema(kind: Kind) -> CustomSchema | None:
@@ -39,4 +40,8 @@ def errors(
 ) -> list[FieldError]:
     """Schema violations of a custom resource. Empty for built-in kinds."""
     schema = _schema(kind) if kind.custom else None
-    return [] if schema is None else schema.validate(obj, old, subresource, yielding)
+    return [] if schema is None else schema.validate(obj, old, subresource, yielding, _metadata_errors)
+
+
+def _metadata_errors(metadata: Object) -> list[FieldError]:
+    return meta.validate_object(metadata, bool(metadata.get("namespace")), names.path_segment, False)

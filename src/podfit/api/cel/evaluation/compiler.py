@@ -15,6 +15,7 @@ from podfit.api.cel.cost.costs import cost_of
 from podfit.api.cel.evaluation.fields import fields_of, optional_field, presence
 from podfit.api.cel.evaluation.folds import Run, fold_of
 from podfit.api.cel.evaluation.messages import message_run
+from podfit.api.cel.evaluation.misfits import misused
 from podfit.api.cel.library.functions import Overload, chosen
 from podfit.api.cel.parsing.syntax import Call, Fold, Ident, ListNode, Literal, MapNode, Message, Node, OptMap, Select
 from podfit.api.cel.values import NONE, Failed, Maybe, NoOverload, TypeValue, same
@@ -113,7 +114,7 @@ class Compiler:
             return _member(runs[0], members)
         if len(node.overloads) == 1 and not any(part.type.kind in ("dyn", "error") for part in parts):
             return _direct(node.overloads[0], runs)
-        return _dispatched(node.overloads, runs)
+        return _dispatched(node.function, node.overloads, runs)
 
     def _opt_map(self, node: OptMap) -> Run:
         source, name = self.compile(node.source), node.binding.accumulator
@@ -365,13 +366,16 @@ def _direct(overload: Overload, runs: list[Run]) -> Run:
     return run
 
 
-def _dispatched(overloads: tuple[Overload, ...], runs: list[Run]) -> Run:
+def _dispatched(name: str, overloads: tuple[Overload, ...], runs: list[Run]) -> Run:
     """Compiles a call whose overload depends on the values."""
     costs = {overload.id: cost_of(overload) for overload in overloads}
 
     def run(frame: list[Any]) -> Any:
         values = [part(frame) for part in runs]
-        overload = chosen(overloads, values)
+        try:
+            overload = chosen(overloads, values)
+        except NoOverload:
+            return misused(name, values)
         result = overload.run(*values)
         cost = costs[overload.id]
         frame[0] += cost if isinstance(cost, int) else cost(tuple(values), result)

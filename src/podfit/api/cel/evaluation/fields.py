@@ -6,14 +6,16 @@ from typing import Any
 
 from podfit.api.cel.evaluation.folds import Run
 from podfit.api.cel.evaluation.messages import Built
-from podfit.api.cel.values import LISTS, NONE, Failed, Maybe, NoOverload
+from podfit.api.cel.values import LISTS, NONE, Failed, Maybe
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """The fields of a value that is not a plain object."""
+    """The fields of a value that is not a plain object: a scalar has none."""
     if isinstance(value, Built):
         return value.fields
-    raise Failed("unsupported index type 'string' in list") if isinstance(value, LISTS) else NoOverload()
+    if isinstance(value, LISTS):
+        raise Failed("unsupported index type 'string' in list")
+    return {}
 
 
 def presence(operand: Run, key: str) -> Run:
@@ -21,11 +23,7 @@ def presence(operand: Run, key: str) -> Run:
         value = operand(frame)
         if type(value) is Maybe:
             value = value.value
-        if isinstance(value, Built):
-            value = value.fields
-        if value.__class__ is not dict and value is not None:
-            raise NoOverload
-        return value is not None and key in value
+        return key in (value if value.__class__ is dict else fields_of(value))
 
     return run
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from podfit.api.cel.evaluation.misfits import not_iterable
 from podfit.api.cel.values import LISTS, Failed, NoOverload
 
 Run = Callable[[list[Any]], Any]
@@ -32,7 +33,7 @@ def _bind_one(values: Any) -> Iterable[Any]:
     """The values of the variable: the elements of a list, or the keys of a map."""
     if isinstance(values, LISTS) or values.__class__ is dict:
         return values  # type: ignore[no-any-return]
-    raise NoOverload
+    raise not_iterable(values)
 
 
 def _bind_two(values: Any) -> Iterable[Any]:
@@ -41,7 +42,7 @@ def _bind_two(values: Any) -> Iterable[Any]:
         return enumerate(values)
     if values.__class__ is dict:
         return values.items()
-    raise NoOverload
+    raise not_iterable(values)
 
 
 def _store(slots: _Slots) -> Callable[[list[Any], Any], None]:

@@ -15,7 +15,7 @@ from podfit.api.cel.evaluation.compiler import FIRST_SLOT, Compiler, Names
 from podfit.api.cel.library import addresses, authorization, containers, kubernetes, numbers, strings, times
 from podfit.api.cel.library.functions import Library, Overload
 from podfit.api.cel.parsing.parser import parsed
-from podfit.api.cel.parsing.syntax import BadExpression, Call, Fold, Ident, Literal, Node
+from podfit.api.cel.parsing.syntax import BadExpression, Call, Fold, Ident, ListNode, Literal, Node
 from podfit.api.cel.types import Type
 from podfit.api.cel.values import Failed, NoOverload, Stopped
 
@@ -121,8 +121,14 @@ def _fold_conversions(root: Node) -> None:
         left += parts_of(node)
         if isinstance(node, Call) and node.function in _CONVERSIONS and len(node.args) == 1 and node.overloads:
             literal = node.args[0]
-            if isinstance(literal, Literal) and node.target is None:
+            while isinstance(literal, Call) and literal.function == "dyn":
+                literal = literal.args[0]
+            if node.target is not None:
+                continue
+            if isinstance(literal, Literal):
                 _try_conversion(node.overloads, literal.value)
+            elif isinstance(literal, ListNode) and all(isinstance(item, Literal) for item in literal.items):
+                raise BadExpression(f"no such overload: {node.function}(list)", "program instantiation failed")
 
 
 def _try_conversion(overloads: tuple[Overload, ...], value: Any) -> None:

@@ -299,6 +299,8 @@ class _Parser:
             items.append(self._expression())
             if not self._accept(","):
                 break
+            if self._next.kind == "end":
+                raise self._wrong("missing ']' at '<EOF>'")
         self._expect("]", "{']', ','}")
         return self._deep(ListNode(at, items, frozenset(optional)), *items, step=0)
 

@@ -92,11 +92,14 @@ def number_errors(value: int | float, schema: Schema, path: str) -> list[FieldEr
     least, most = schema.get("minimum"), schema.get("maximum")
     if least is not None:
         errors += _in_range("Minimum boundary", least, schema, path) if kind else []
+        # Kubernetes truncates the limits of integers.
+        least = int(least) if whole else least
         if value < least or (schema.get("exclusiveMinimum") and value == least):
             words = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
             errors.append(error(INVALID, path, f"should be {words} {go_value(least)}", shown))
     if most is not None:
         errors += _in_range("Maximum boundary", most, schema, path) if kind else []
+        most = int(most) if whole else most
         if value > most or (schema.get("exclusiveMaximum") and value == most):
             words = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
             errors.append(error(INVALID, path, f"should be {words} {go_value(most)}", shown))

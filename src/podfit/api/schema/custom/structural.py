@@ -13,16 +13,20 @@ from podfit.api.cel.cost.budget import NEVER_YIELD, YieldPolicy
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind
 from podfit.api.schema import type_named
+from podfit.api.schema.custom.embedded import (
+    EMBEDDED,
+    MetadataCheck,
+    embedded_errors,
+    has_embedded,
+    read_embedded,
+    read_metadata,
+)
 from podfit.api.schema.custom.validation import Validator
-from podfit.api.schema.decoding.notes import Notes
-from podfit.api.schema.decoding.reader import reader
-from podfit.api.schema.decoding.scalars import Unreadable
 from podfit.api.schema.types import ATOMIC, GRANULAR, RAW, Field, ListOf, MapOf, Scalar, Struct, Type
 from podfit.api.status import FieldError
 
 Schema = dict[str, Any]
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
-EMBEDDED = "x-kubernetes-embedded-resource"
 INT_OR_STRING = "x-kubernetes-int-or-string"
 _META_FIELDS = ("apiVersion", "kind", "metadata")
 
@@ -33,6 +37,7 @@ class CustomSchema:
     def __init__(self, schema: Schema | None, scale: dict[str, Any] | None = None) -> None:
         self.schema: Schema = schema or {"type": "object", PRESERVE: True}
         self._validator = Validator(self.schema, scale)
+        self._embeds = has_embedded(self.schema)
 
     def prune(self, value: Any) -> tuple[Object, list[str]]:
         """The object without fields that the schema does not define, and the paths of those. Raises `Unreadable`."""
@@ -41,20 +46,28 @@ class CustomSchema:
         obj = _pruned(body, self.schema, "", unknown, root=True)
         of_metadata: list[str] = []
         if isinstance(value, dict) and "metadata" in value:
-            obj["metadata"] = _metadata(value["metadata"], of_metadata)
-        return obj, of_metadata + sorted(unknown)
+            obj["metadata"] = read_metadata(value["metadata"], "metadata", of_metadata)
+        inside = read_embedded(obj, self.schema) if self._embeds else []
+        return obj, of_metadata + sorted(unknown) + inside
 
     def default(self, obj: Object) -> None:
         """Sets defaults, in place; nulls that the schema does not allow are replaced by defaults or removed."""
         _default(obj, self.schema)
 
     def validate(
-        self, obj: Object, old: Object | None = None, subresource: str = "", yielding: YieldPolicy = NEVER_YIELD
+        self,
+        obj: Object,
+        old: Object | None = None,
+        subresource: str = "",
+        yielding: YieldPolicy = NEVER_YIELD,
+        check: MetadataCheck | None = None,
     ) -> list[FieldError]:
-        """All validation errors. On updates, errors in unchanged parts are not reported."""
+        """All validation errors. On updates, errors in unchanged parts are not reported. `check` validates the metadata
+        of objects inside the resource."""
         if subresource == "status":
             return self._validator.validate_status(obj, old, yielding)
-        return self._validator.validate(obj, old, yielding)
+        inside = embedded_errors(obj, self.schema, check) if self._embeds and check is not None else []
+        return self._validator.validate(obj, old, yielding, inside)
 
 
 def custom_struct(kind: Kind, schema: Schema | None, scale: dict[str, Any] | None = None) -> Struct:
@@ -69,18 +82,6 @@ def custom_struct(kind: Kind, schema: Schema | None, scale: dict[str, Any] | Non
     struct.fields["metadata"] = Field("metadata", type_named("ObjectMeta"))
     struct.cache["custom"] = custom
     return struct
-
-
-def _metadata(value: Any, unknown: list[str]) -> Any:
-    notes = Notes()
-    obj = reader(_META)(value, None, notes)
-    if notes.wrong is not None:
-        raise Unreadable(notes.wrong)
-    unknown += [f"metadata.{note.partition(chr(34))[2][:-1]}" for note in notes.strict]
-    return obj
-
-
-_META = type_named("ObjectMeta")
 
 
 def _pruned(value: Any, schema: Schema, path: str, unknown: list[str], root: bool = False) -> Any:

@@ -7,7 +7,7 @@ numbers, lists, enumerations and objects; fields by name, missing ones last.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -49,9 +49,12 @@ class Validator:
         self._has_rules = has_rules(schema)
         self._rules: RuleTree | None = None
 
-    def validate(self, obj: Any, old: Any = None, yielding: YieldPolicy = NEVER_YIELD) -> list[FieldError]:
+    def validate(
+        self, obj: Any, old: Any = None, yielding: YieldPolicy = NEVER_YIELD, inside: Sequence[FieldError] = ()
+    ) -> list[FieldError]:
+        """`inside`: errors in the metadata of objects inside the resource."""
         errors = errors_of(obj, self._schema, "", _MISSING if old is None else old)
-        return self._with_rules(errors + scale_errors(obj, self._scale, ""), obj, old, yielding)
+        return self._with_rules([*errors, *scale_errors(obj, self._scale, ""), *inside], obj, old, yielding)
 
     def validate_status(self, obj: Any, old: Any = None, yielding: YieldPolicy = NEVER_YIELD) -> list[FieldError]:
         """Validates an update of the status. Messages name fields as if the status were an object of its own."""
@@ -63,7 +66,8 @@ class Validator:
         return self._with_rules(errors + scale_errors(obj, self._scale, "status"), obj, old, yielding)
 
     def _with_rules(self, errors: list[FieldError], obj: Any, old: Any, yielding: YieldPolicy) -> list[FieldError]:
-        errors += duplicates(obj, self._schema, "")
+        if old is None or not duplicates(old, self._schema, ""):
+            errors += duplicates(obj, self._schema, "")
         if not self._has_rules:
             return errors
         if any(error.kind in _BLOCKING for error in errors):

@@ -15,7 +15,7 @@ from podfit.api.status import duplicate, invalid, not_supported, required, too_l
 from podfit.api.text import names
 from podfit.api.text.remember import remembered
 from podfit.apiserver.strategy.base import Errors
-from podfit.apiserver.strategy.checks import label_name, names_valid
+from podfit.apiserver.strategy.checks import expression_error, label_name, names_valid
 from podfit.apiserver.strategy.storage.csi import driver_name
 
 Check = Callable[[Any, str, Errors], None]
@@ -132,7 +132,7 @@ def selector(row: Object, path: str, errors: Errors) -> None:
     if len(text.encode()) > _LONGEST_EXPRESSION:
         errors.append(too_long(where, _LONGEST_EXPRESSION))
     elif found := _problem(text):
-        errors.append(invalid(where, text, found))
+        errors.append(expression_error(where, text, found))
 
 
 def configuration(row: Object, path: str, errors: Errors) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from podfit.api.objects import Object
 from podfit.api.status import invalid, not_supported, required
 from podfit.apiserver.strategy.base import Errors, Strategy
-from podfit.apiserver.strategy.checks import equal
+from podfit.apiserver.strategy.checks import equal, expression_error
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 from podfit.apiserver.strategy.policies.validating import (
     compiler_of,
@@ -88,6 +88,6 @@ def _mutation(compiler: Any, row: Object, path: str, errors: Errors) -> None:
         if not text:
             errors.append(required(f"{path}.{name}.expression"))
         elif found := compiler.mutation_problem(text, PATCHES if kind == "JSONPatch" else APPLIED):
-            errors.append(invalid(f"{path}.{name}.expression", text, found))
+            errors.append(expression_error(f"{path}.{name}.expression", text, found))
     if row.get(other) is not None:
         errors.append(invalid(f"{path}.{other}", f"{{{other}}}", f"must not be specified when patchType is {kind}"))

@@ -9,7 +9,7 @@ from podfit.api.objects import Object
 from podfit.api.status import duplicate, invalid, not_supported, required, too_many
 from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors, Strategy
-from podfit.apiserver.strategy.checks import equal, label_selector, names_valid
+from podfit.apiserver.strategy.checks import equal, expression_error, label_selector, names_valid
 from podfit.apiserver.strategy.kinds.extending.webhooks import rule_valid
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 from podfit.apiserver.strategy.meta import reset_for_status
@@ -136,7 +136,7 @@ def compiler_of(spec: Object, errors: Errors) -> Any:
         try:
             compiler.variable(word, text)
         except BadExpression as error:
-            errors.append(invalid(f"{here}.expression", text, str(error)))
+            errors.append(expression_error(f"{here}.expression", text, str(error)))
     return compiler
 
 
@@ -185,8 +185,8 @@ def _expression(compiler: Any, text: str, path: str, allowed: Any, missing: str,
         errors.append(required(path, missing))
     elif len(text.encode()) > _LONGEST_EXPRESSION and path.endswith("valueExpression"):
         errors.append(required(path, f"must not exceed {_LONGEST_EXPRESSION} bytes in length"))
-    elif found := compiler.problem(text, allowed):
-        errors.append(invalid(path, text, found))
+    elif found := compiler.problem(text.strip() if path.endswith("valueExpression") else text, allowed):
+        errors.append(expression_error(path, text, found))
 
 
 def _message(text: str, path: str, errors: Errors) -> None:

@@ -8,7 +8,7 @@ from podfit.api.objects import Object
 from podfit.api.status import duplicate, invalid, not_supported, required, too_many
 from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors, Strategy
-from podfit.apiserver.strategy.checks import equal, label_selector, names_valid
+from podfit.apiserver.strategy.checks import equal, expression_error, label_selector, names_valid
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 
 _AGAIN = ("IfNeeded", "Never")
@@ -115,7 +115,7 @@ def _match_conditions(conditions: list[Object], path: str, errors: Errors) -> No
         if not expression:
             errors.append(required(f"{where}.expression"))
         elif found := condition_problem(expression):
-            errors.append(invalid(f"{where}.expression", expression, found))
+            errors.append(expression_error(f"{where}.expression", expression, found))
         if not name:
             errors.append(required(f"{where}.name"))
         else:
@@ -235,7 +235,8 @@ def _service(service: Object, path: str, errors: Errors) -> None:
         return
     if not text.startswith("/"):
         errors.append(invalid(f"{path}.path", text, "must start with a '/'"))
-    for at, step in enumerate(text.removeprefix("/").removesuffix("/").split("/")):
+    # Kubernetes skips the first character, whatever it is.
+    for at, step in enumerate(text[1:].removesuffix("/").split("/")):
         if not step:
             errors.append(invalid(f"{path}.path", text, f"segment[{at}] may not be empty"))
         for complaint in names.dns_subdomain(step) if step else ():
