@@ -109,3 +109,14 @@ def test_nonsense_in_the_annotations_is_ignored() -> None:
     meta = {"name": "h", "annotations": {"autoscaling.alpha.kubernetes.io/metrics": "{"}}
     made = autoscalers.to_v2({"apiVersion": "autoscaling/v1", "metadata": meta, "spec": {"maxReplicas": 2}})
     assert len(made["spec"]["metrics"]) == 1
+
+
+def test_converted_metrics_are_in_the_order_of_their_measurements() -> None:
+    def resource(name: str) -> dict[str, Any]:
+        return {"type": "Resource", "resource": {"name": name}}
+
+    cpu, memory, disk = resource("cpu"), resource("memory"), resource("disk")
+    converted = [memory, disk, cpu]
+    assert autoscalers.in_measured_order(converted, [memory, cpu, disk]) == [memory, cpu, disk]
+    assert autoscalers.in_measured_order(converted, [cpu, memory, disk]) == [cpu, memory, disk]
+    assert autoscalers.in_measured_order(converted, []) == converted

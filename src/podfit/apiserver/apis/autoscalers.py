@@ -102,6 +102,14 @@ def to_v2(obj: Object) -> Object:
     return {**obj, "apiVersion": "autoscaling/v2", "metadata": meta, "spec": spec, "status": status}
 
 
+def in_measured_order(metrics: list[Object], current: list[Object]) -> list[Object]:
+    """The metrics of a converted v1 object, whose CPU utilisation is the last, in the order of its measurements."""
+    places = [at for at, metric in enumerate(current) if _is_cpu(metric)]
+    if not places or len(current) != len(metrics) or not _is_cpu(metrics[-1]):
+        return metrics
+    return [*metrics[: places[0]], metrics[-1], *metrics[places[0] : -1]]
+
+
 def _is_cpu(metric: Object) -> bool:
     return metric.get("type") == "Resource" and (metric.get("resource") or {}).get("name") == "cpu"
 

@@ -261,6 +261,7 @@ def test_a_tls_secret_without_a_pair_is_stored_with_a_warning() -> None:
     (mine, key), (_, other) = (_pair(ec.generate_private_key(ec.SECP256R1())) for _ in range(2))
     odd = "-----BEGIN FOO-----\naGk=\n-----END FOO-----\n"
     junk = odd.replace("FOO", "CERTIFICATE")
+    encrypted = odd.replace("FOO", "RSA PRIVATE KEY").replace("aGk=", "Proc-Type: 4,ENCRYPTED\n\naGk=")
     _, another_kind = _pair(rsa.generate_private_key(65537, 2048))
     skipped = "input after skipping PEM blocks of the following types: [FOO]"
     for certificate, private, wanted in (
@@ -276,6 +277,7 @@ def test_a_tls_secret_without_a_pair_is_stored_with_a_warning() -> None:
         ),
         (odd, key, f'tls: failed to find "CERTIFICATE" PEM block in certificate {skipped}'),
         (mine, "x", "tls: failed to find any PEM data in key input"),
+        (mine, encrypted, "tls: failed to parse private key"),
         (mine, mine, "tls: found a certificate rather than a key in the PEM for the private key"),
         (mine, odd, f'tls: failed to find PEM block with type ending in "PRIVATE KEY" in key {skipped}'),
         (junk, key, "x509: malformed certificate"),

@@ -64,8 +64,10 @@ def _blocks(text: str, wanted: str) -> tuple[list[bytes], list[str]]:
     found: list[bytes] = []
     others: list[str] = []
     for kind, body in _BLOCK.findall(base64.b64decode(text)):
+        # Headers, as of an encrypted key, end with an empty line.
+        _, _, content_text = body.rpartition(b"\n\n")
         try:
-            content = base64.b64decode(b"".join(body.split()), validate=True)
+            content = base64.b64decode(b"".join(content_text.split()), validate=True)
         except binascii.Error:
             continue
         name = kind.decode("utf-8", "replace")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api.objects import Object
-from podfit.apiserver.apis.autoscalers import to_v2
+from podfit.apiserver.apis.autoscalers import in_measured_order, to_v2
 from podfit.apiserver.tables.columns import (
     AGE,
     NAME,
@@ -57,6 +57,7 @@ def _priority_level(obj: Object) -> list[Any]:
 def _autoscaler(obj: Object) -> list[Any]:
     if obj.get("apiVersion") == "autoscaling/v1":
         obj = to_v2(obj)
+        obj["spec"]["metrics"] = in_measured_order(obj["spec"]["metrics"], status(obj).get("currentMetrics") or [])
     target, fewest = spec(obj).get("scaleTargetRef") or {}, spec(obj).get("minReplicas")
     return [
         name(obj),
