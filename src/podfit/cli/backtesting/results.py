@@ -118,12 +118,13 @@ def completed(history: History, results: list[Result]) -> History:
 
 def check_effects(overrides: WhatIf, policies: list[Policy]) -> list[str]:
     """Notes about policies that lack some of the settings. Raises BadHistory if none of them has them."""
-    lacking = {policy.name: names for policy in policies if (names := overrides.without_effect(policy))}
-    if policies and len(lacking) == len(policies):
-        names = " and ".join(next(iter(lacking.values())))
-        which = f"{', '.join(lacking)} {_choose(len(lacking))} by cost"
-        raise BadHistory(f"--what-if: default and krr have {names}, {which}")
-    return [f"--what-if {', '.join(names)} does not apply to {name}" for name, names in lacking.items()]
+    lacking = {policy.name: found for policy in policies if (found := overrides.without_effect(policy))}
+    if not lacking:
+        return []
+    which, settings = " and ".join(lacking), " and ".join(next(iter(lacking.values())))
+    if len(lacking) == len(policies):
+        raise BadHistory(f"--what-if: default and krr have {settings}, {which} {_choose(len(lacking))} by cost")
+    return [f"--what-if {settings} does not apply to {which}"]
 
 
 def _choose(count: int) -> str:
