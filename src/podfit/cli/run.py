@@ -22,6 +22,15 @@ def run(main: Coroutine[Any, Any, None], verbosity: int = 0) -> None:
     uvloop.run(main)
 
 
+def run_with_forks(main: Coroutine[Any, Any, None], verbosity: int = 0) -> None:
+    """Runs `main` on asyncio's own loop, for a process in which a library forks in threads. While uvloop starts a
+    process, every forked child first waits for the GIL, which another thread holds: such a child never executes its
+    program."""
+    setup_logs(verbosity)
+    garbage.collect_rarely()
+    asyncio.run(main)
+
+
 def finish(main: Coroutine[Any, Any, int], verbosity: int = 0) -> NoReturn:
     """Runs `main` and ends the command with the exit code it returns."""
     import typer

@@ -84,6 +84,12 @@ async def test_a_guest_that_is_still_booting_is_shut_down_within_its_grace_perio
         assert (status.exit_code, status.reason) == (0, "Completed")
 
 
+async def test_the_process_in_which_libvirt_forks_is_free_of_uvloop(tmp_path: Path) -> None:
+    """A child that libvirt forks while uvloop starts a process waits for the GIL forever, and libvirt for it."""
+    async with process(tmp_path) as running:
+        assert "uvloop" not in Path(f"/proc/{running.pid}/maps").read_text()
+
+
 async def test_a_vm_outlives_its_runtime_and_is_found_again(tmp_path: Path) -> None:
     archive = guest_archive(tmp_path)
     folder = tmp_path / "data"

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import os
 import pwd
 import shutil
+import signal
+import xml.etree.ElementTree as ElementTree
+from contextlib import suppress
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 SETTINGS = """\
 # QEMU runs as root in the pod's cgroup, which it inherits from the thread that starts it: libvirt must not move it.
@@ -50,6 +57,31 @@ def forget(folder: Path) -> None:
     """Removes the link, if `folder` is one. QEMU processes have files under its path, so none may be left."""
     if folder.is_symlink() and folder.parent == SHORT:
         folder.unlink()
+
+
+def forget_interrupted(folder: Path) -> None:
+    """Removes libvirt's state of VMs that it was starting or stopping when the process ended.
+
+    libvirt would take a VM without a QEMU for running forever, locked by its start: a QEMU waits until its pid is in
+    the state before it executes. It would not load the state of a VM whose monitor it had closed to stop it."""
+    for state in (folder / "run" / "qemu").glob("*.xml"):
+        try:
+            status = ElementTree.parse(state).getroot()
+        except ElementTree.ParseError:
+            continue
+        pid = int(status.get("pid", "0"))
+        if pid and status.find("monitor") is not None:
+            continue
+        log.info("the %s of the VM %s was interrupted", "stop" if pid else "start", state.stem)
+        if pid:
+            _kill(pid, state.stem)
+        state.unlink()
+
+
+def _kill(pid: int, name: str) -> None:
+    with suppress(OSError):
+        if f"guest={name},".encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)
 
 
 def emulator() -> str:

@@ -114,6 +114,8 @@ class Hypervisor:
         self._deliver = deliver
         run_loop()
         self.root = folder.prepare(self.root)
+        if self.embedded:
+            folder.forget_interrupted(self.root)
         await self._connect()
         if not self.embedded:
             self._tasks.start(self._keep_connected(), "libvirt connection")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from podfit.cli.options.components import Verbose
-from podfit.cli.run import run, serve
+from podfit.cli.run import run_with_forks, serve
 
 if TYPE_CHECKING:
     from podfit.vm.server.server import Settings
@@ -99,7 +99,7 @@ def vm_runtime(
         insecure_registries=tuple(insecure_registry or ()),
         archives=tuple(image_archive or ()),
     )
-    run(_serve(settings), verbose)
+    run_with_forks(_serve(settings), verbose)
 
 
 async def _serve(settings: Settings) -> None:
