@@ -5,12 +5,15 @@ the actual cost is.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.cluster.asking import Asker, serving
+
+from podfit.apiserver.request import ADMIN, Request
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _HEAPS = "/apis/example.com/v1/namespaces/default/heaps"
@@ -64,3 +67,18 @@ async def test_an_evaluation_that_costs_too_much_ends_and_others_are_answered_me
     assert done == {other}, "a short request is answered before the evaluation ends"
     code, body = await big
     assert code == 422 and "operation cancelled: actual cost limit exceeded" in body["message"]
+
+
+async def test_an_update_that_leaves_an_invalid_value_alone_is_stored_with_a_warning(ask: Asker) -> None:
+    await _define(ask, _definition("true"))
+    assert (await ask("POST", _HEAPS, _heap("old", [1])))[0] == 201
+    tightened = _definition("self.size() > 1")["spec"]["versions"][0]["schema"]
+    patch = [{"op": "replace", "path": "/spec/versions/0/schema", "value": tightened}]
+    assert (await ask("PATCH", f"{_DEFINITIONS}/heaps.example.com", patch, "application/json-patch+json"))[0] == 200
+    body, media = json.dumps({"metadata": {"labels": {"a": "b"}}}).encode(), "application/merge-patch+json"
+    request = Request("PATCH", f"{_HEAPS}/old", {}, {"content-type": media}, body, ADMIN)
+    async with asyncio.timeout(10):
+        while not (answer := await ask.server.handle(request)).headers:
+            await asyncio.sleep(0)  # until the server follows the definition
+    assert answer.status == 200
+    assert answer.headers == [("Warning", '299 - "numbers: Invalid value: failed rule: self.size() > 1"')]

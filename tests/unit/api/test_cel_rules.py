@@ -76,6 +76,16 @@ def test_unchanged_invalid_fields_do_not_fail_an_update() -> None:
     assert len(_errors(spec, {**old, "l": [{"b": 1}, {"b": 9}]}, old)) == 1, "items of such a list have no past"
 
 
+def test_unchanged_invalid_fields_are_warned_of() -> None:
+    small = {"type": "integer", _RULES: [{"rule": "self > 5", "message": "too small"}]}
+    spec = {"type": "object", "properties": {"a": small, "b": small}}
+    warnings: list[str] = []
+    validator, old = Validator(_schema(spec)), {"spec": {"a": 1, "b": 1}}
+    errors = validator.validate({"spec": {"a": 1, "b": 2}}, old, warnings=warnings)
+    assert [str(error) for error in errors] == ["spec.b: Invalid value: 2: too small"]
+    assert warnings == ["spec.a: Invalid value: 1: too small"]
+
+
 def test_items_with_keys_have_a_past() -> None:
     item = {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}}
     item[_RULES] = [{"rule": "self.v >= oldSelf.v"}]

@@ -195,7 +195,7 @@ def test_defaults_fill_missing_and_forbidden_null_values() -> None:
         (
             {"type": "array", "maxItems": 1, "items": {"type": "integer"}},
             [1, 2],
-            "Too many: 2: must have at most 1 items",
+            "Too many: 2: must have at most 1 item",
         ),
         ({"type": "array", "minItems": 1}, [], "Invalid value: 0: spec.f in body should have at least 1 items"),
     ],

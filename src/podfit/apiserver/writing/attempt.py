@@ -106,13 +106,17 @@ class Attempt:
     async def validate(self, new: Object) -> None:
         """Validates fields; raises 422 with all errors."""
         size = LARGE if self.strategy.heavy(new) else self.size
-        self.check(new, await evaluated(self._writer.threads, size, lambda yielding: self._errors(new, yielding)))
+        errors, excused = await evaluated(self._writer.threads, size, lambda yielding: self._errors(new, yielding))
+        self.write.warnings += excused
+        self.check(new, errors)
         self.write.warnings += self.strategy.warnings_update(new, self.old, self.write.subresource)
 
-    def _errors(self, new: Object, yielding: YieldPolicy) -> list[FieldError]:
-        write = self.write
+    def _errors(self, new: Object, yielding: YieldPolicy) -> tuple[list[FieldError], list[str]]:
+        """The errors, and warnings about rules that unchanged values violate."""
+        write, excused = self.write, list[str]()
         errors = self.strategy.validate_update(new, self.old, write.subresource)
-        return errors + custom_schema.errors(write.kind, new, self.old, write.subresource, yielding)
+        errors += custom_schema.errors(write.kind, new, self.old, write.subresource, yielding, excused)
+        return errors, excused
 
     def check(self, new: Object, errors: list[FieldError]) -> None:
         check_write(self.write, new, errors)

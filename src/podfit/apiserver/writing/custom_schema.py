@@ -36,11 +36,17 @@ def pruned(kind: Kind, obj: Object) -> Object:
 
 
 def errors(
-    kind: Kind, obj: Object, old: Object | None = None, subresource: str = "", yielding: YieldPolicy = NEVER_YIELD
+    kind: Kind,
+    obj: Object,
+    old: Object | None = None,
+    subresource: str = "",
+    yielding: YieldPolicy = NEVER_YIELD,
+    warnings: list[str] | None = None,
 ) -> list[FieldError]:
-    """Schema violations of a custom resource. Empty for built-in kinds."""
+    """Schema violations of a custom resource. Empty for built-in kinds. Rules that an unchanged value violates are
+    added to `warnings`."""
     schema = _schema(kind) if kind.custom else None
-    return [] if schema is None else schema.validate(obj, old, subresource, yielding, _metadata_errors)
+    return [] if schema is None else schema.validate(obj, old, subresource, yielding, _metadata_errors, warnings)
 
 
 def _metadata_errors(metadata: Object) -> list[FieldError]:

@@ -91,9 +91,14 @@ class RuleTree:
         self._items = rule_tree(schema.get("items"), yielding)
         self._more = rule_tree(schema.get("additionalProperties"), yielding)
 
-    def errors(self, value: Any, old: Any, yielding: YieldPolicy = NEVER_YIELD) -> list[FieldError]:
+    def errors(
+        self, value: Any, old: Any, yielding: YieldPolicy = NEVER_YIELD, warnings: list[str] | None = None
+    ) -> list[FieldError]:
+        """Violations. Those of values that have not changed are added to the warnings instead."""
         run = _Run(Budget(yielding=yielding))
         run.visit(self, value, old, "", False)
+        if warnings is not None:
+            warnings += map(str, run.excused)
         return run.errors
 
 
@@ -113,10 +118,11 @@ class _Run:
         self._budget = budget
         self._over = False
         self.errors: list[FieldError] = []
+        self.excused: list[FieldError] = []
 
     def visit(self, tree: RuleTree, value: Any, old: Any, path: str, unchanged: bool) -> None:
         """Evaluates the rules for a value. If it, or a value that contains it, is `unchanged`, violations are
-        ignored."""
+        excused."""
         if value is None or self._over:
             return
         unchanged = unchanged or (old is not None and old == value)
@@ -195,7 +201,7 @@ class _Run:
 
     def _broken(self, rule: CompiledRule, values: dict[str, Any], excused: bool) -> None:
         detail = self._message(rule, values) if rule.message is not None else ""
-        if excused or self._over:
+        if self._over:
             return
         where = self._path
         if rule.rule.get("fieldPath"):
@@ -208,7 +214,8 @@ class _Run:
             detail = message or f"failed rule: {rule.shown}"
         if kind == DUPLICATE:
             detail = ""
-        self.errors.append(FieldError(kind, where, detail, shown if kind in (INVALID, DUPLICATE) else None))
+        found = FieldError(kind, where, detail, shown if kind in (INVALID, DUPLICATE) else None)
+        (self.excused if excused else self.errors).append(found)
 
     def _message(self, rule: CompiledRule, values: dict[str, Any]) -> str:
         """The text of a message expression; none if it is not a valid message."""

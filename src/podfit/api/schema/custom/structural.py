@@ -61,13 +61,14 @@ class CustomSchema:
         subresource: str = "",
         yielding: YieldPolicy = NEVER_YIELD,
         check: MetadataCheck | None = None,
+        warnings: list[str] | None = None,
     ) -> list[FieldError]:
-        """All validation errors. On updates, errors in unchanged parts are not reported. `check` validates the metadata
-        of objects inside the resource."""
+        """All validation errors. On updates, errors in unchanged parts are not reported, and rules that these violate
+        are added to `warnings`. `check` validates the metadata of objects inside the resource."""
         if subresource == "status":
-            return self._validator.validate_status(obj, old, yielding)
+            return self._validator.validate_status(obj, old, yielding, warnings)
         inside = embedded_errors(obj, self.schema, check) if self._embeds and check is not None else []
-        return self._validator.validate(obj, old, yielding, inside)
+        return self._validator.validate(obj, old, yielding, inside, warnings)
 
 
 def custom_struct(kind: Kind, schema: Schema | None, scale: dict[str, Any] | None = None) -> Struct:

@@ -50,29 +50,39 @@ class Validator:
         self._rules: RuleTree | None = None
 
     def validate(
-        self, obj: Any, old: Any = None, yielding: YieldPolicy = NEVER_YIELD, inside: Sequence[FieldError] = ()
+        self,
+        obj: Any,
+        old: Any = None,
+        yielding: YieldPolicy = NEVER_YIELD,
+        inside: Sequence[FieldError] = (),
+        warnings: list[str] | None = None,
     ) -> list[FieldError]:
-        """`inside`: errors in the metadata of objects inside the resource."""
+        """`inside`: errors in the metadata of objects inside the resource. Rules that an unchanged value violates are
+        added to `warnings`."""
         errors = errors_of(obj, self._schema, "", _MISSING if old is None else old)
-        return self._with_rules([*errors, *scale_errors(obj, self._scale, ""), *inside], obj, old, yielding)
+        return self._with_rules([*errors, *scale_errors(obj, self._scale, ""), *inside], obj, old, yielding, warnings)
 
-    def validate_status(self, obj: Any, old: Any = None, yielding: YieldPolicy = NEVER_YIELD) -> list[FieldError]:
+    def validate_status(
+        self, obj: Any, old: Any = None, yielding: YieldPolicy = NEVER_YIELD, warnings: list[str] | None = None
+    ) -> list[FieldError]:
         """Validates an update of the status. Messages name fields as if the status were an object of its own."""
         schema, before = (self._schema.get("properties") or {}).get("status"), (old or {}).get("status")
         errors: list[FieldError] = []
         if schema is not None and obj.get("status") is not None:
             found = errors_of(obj["status"], schema, "", _MISSING if before is None else before)
             errors = [_within(error, "status") for error in found]
-        return self._with_rules(errors + scale_errors(obj, self._scale, "status"), obj, old, yielding)
+        return self._with_rules(errors + scale_errors(obj, self._scale, "status"), obj, old, yielding, warnings)
 
-    def _with_rules(self, errors: list[FieldError], obj: Any, old: Any, yielding: YieldPolicy) -> list[FieldError]:
+    def _with_rules(
+        self, errors: list[FieldError], obj: Any, old: Any, yielding: YieldPolicy, warnings: list[str] | None
+    ) -> list[FieldError]:
         if old is None or not duplicates(old, self._schema, ""):
             errors += duplicates(obj, self._schema, "")
         if not self._has_rules:
             return errors
         if any(error.kind in _BLOCKING for error in errors):
             return [*errors, FieldError(INVALID, "<nil>", _UNCHECKED, "null")]
-        return errors + self._tree(yielding).errors(obj, old, yielding)
+        return errors + self._tree(yielding).errors(obj, old, yielding, warnings)
 
     def _tree(self, yielding: YieldPolicy) -> RuleTree:
         if self._rules is None:
@@ -209,7 +219,7 @@ def _string_errors(value: str, schema: Schema, path: str) -> list[FieldError]:
 
 
 def _too_many(path: str, actual: int, most: int) -> FieldError:
-    return FieldError(TOO_MANY, path, f"must have at most {most} items", str(actual))
+    return FieldError(TOO_MANY, path, f"must have at most {most} {'item' if most == 1 else 'items'}", str(actual))
 
 
 def _list_errors(value: list[Any], schema: Schema, path: str, old: Any) -> list[FieldError]:
