@@ -18,7 +18,7 @@ from podfit.api.registry.kinds import kind_named
 from podfit.cli.commands.workloads.recommend import POLICY_NAMES
 from podfit.cli.recommending.collecting import Collector, Filters, NothingKnown, ReportRequest
 from podfit.cli.recommending.page import as_page
-from podfit.cli.recommending.patches import changes, diff, files
+from podfit.cli.recommending.patching.patches import changes, diff, files
 from podfit.cli.recommending.progress import ProgressLine
 from podfit.cli.recommending.texts import as_csv, as_data, as_table, summary
 from podfit.client.rest import STRATEGIC
@@ -360,7 +360,6 @@ async def test_patches_and_diffs_name_what_changes(setting: Setting) -> None:
     assert not left and set(made) == {
         "default-deployment-idle.yaml",
         "default-deployment-web.yaml",
-        "kustomization.yaml",
     }
     patch = made["default-deployment-idle.yaml"]
     assert patch["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "25m"

@@ -9,7 +9,7 @@ import typer
 from podfit.cli.recommending.applying import steps
 from podfit.cli.recommending.collecting import Filters
 from podfit.cli.recommending.options import prometheus_config, request_of
-from podfit.cli.recommending.patches import Change
+from podfit.cli.recommending.patching.patches import Change
 from podfit.cli.targets import NoSuchTarget
 from podfit.vpa.report.cluster.workloads import Key, Workload
 from podfit.vpa.report.decide.sizing import ContainerSizes

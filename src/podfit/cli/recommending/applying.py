@@ -10,7 +10,7 @@ from typing import Any
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD
 from podfit.api.status import ApiError
-from podfit.cli.recommending.patches import Change
+from podfit.cli.recommending.patching.patches import Change
 from podfit.client import Client
 from podfit.client.rest import STRATEGIC
 from podfit.vpa.observe.caches import WELL_KNOWN

@@ -215,32 +215,24 @@ def _show(report: Report, output: str, everywhere: bool) -> None:
 
 
 async def _change(session: Session, report: Report, collector: Collector, options: dict[str, Any]) -> int:
-    from podfit.cli.recommending.patches import changes, diff
+    from podfit.cli.recommending.patching.folder import write
+    from podfit.cli.recommending.patching.patches import Change, changes, diff
 
-    changed = changes(report.findings, collector.workloads, options["min_change"] / 100.0, options["confidence"])
-    if not changed:
+    workloads, least, confidence = collector.workloads, options["min_change"] / 100.0, options["confidence"]
+    changed = changes(report.findings, workloads, least, confidence)
+    folder, written = options["patch_dir"], list[Change]()
+    if folder is not None:
+        written = changes(report.findings, workloads, least, confidence, templates=True)
+    if not changed and not written:
         note("nothing to change: every size fits, or is not known well enough (--confidence)")
         return 0
     if options["diff"]:
         for change in changed:
             echo(diff(change))
-    if options["patch_dir"] is not None:
-        _write(options["patch_dir"], changed)
+    if folder is not None:
+        for words in write(folder, written):
+            note(words)
     return await _apply(session, changed, options) if options["apply"] else 0
-
-
-def _write(folder: Path, changed: list[Any]) -> None:
-    import yaml
-
-    from podfit.cli.recommending.patches import files
-
-    made, left = files(changed)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in made.items():
-        (folder / name).write_text(yaml.safe_dump(content, sort_keys=False))
-    for words in left:
-        note(f"no patch for {words}")
-    note(f"{max(0, len(made) - 1)} patches and a kustomization in {folder}")
 
 
 async def _apply(session: Session, changed: list[Any], options: dict[str, Any]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from podfit.api.quantity import Quantity
@@ -205,6 +205,16 @@ def _now(workload: Workload, field_name: str, container: Mapping[str, Any]) -> t
     return written, ["pods differ in size: the template's is shown"] if running else []
 
 
+def as_written(finding: Finding, workload: Workload) -> Finding:
+    """The finding with the current sizes of the workload's template, even if its pods were resized."""
+    for field_name, container in workload.containers:
+        if (field_name, container.get("name")) == (finding.field_name, finding.container):
+            written = _sizes(container)
+            requests = {name: amount for name in RESOURCES if (amount := written.request(name)) is not None}
+            return replace(finding, now=ContainerSizes(requests, written.limits))
+    return finding
+
+
 def _sizes(container: Mapping[str, Any]) -> ContainerSizes:
     resources = container.get("resources") or {}
     return ContainerSizes(_amounts(resources.get("requests")), _amounts(resources.get("limits")))
@@ -217,7 +227,8 @@ def _amounts(listed: Mapping[str, Any] | None) -> dict[str, int]:
 
 def _killed(workload: Workload, container: str) -> bool:
     for pod in workload.pods:
-        for status in (pod.get("status") or {}).get("containerStatuses") or ():
+        reported = pod.get("status") or {}
+        for status in (*(reported.get("containerStatuses") or ()), *(reported.get("initContainerStatuses") or ())):
             if status.get("name") == container:
                 states = (status.get("state") or {}, status.get("lastState") or {})
                 if any((state.get("terminated") or {}).get("reason") == "OOMKilled" for state in states):

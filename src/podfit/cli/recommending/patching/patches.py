@@ -10,7 +10,7 @@ from typing import Any
 from podfit.cli.recommending.texts import resources
 from podfit.vpa.observe.caches import WELL_KNOWN
 from podfit.vpa.report.cluster.workloads import Key, Workload
-from podfit.vpa.report.decide.findings import Finding
+from podfit.vpa.report.decide.findings import Finding, as_written
 from podfit.vpa.report.decide.sizing import ContainerSizes
 
 RANKS = {"none": 0, "low": 1, "medium": 2, "high": 3}
@@ -61,12 +61,20 @@ class Change:
 
 
 def changes(
-    listed: Iterable[Finding], workloads: Mapping[Key, Workload], least: float, confidence: str = "none"
+    listed: Iterable[Finding],
+    workloads: Mapping[Key, Workload],
+    least: float,
+    confidence: str = "none",
+    *,
+    templates: bool = False,
 ) -> list[Change]:
-    """The changes, in the report's order. Containers with less than `confidence` are not changed."""
+    """The changes, in the report's order. Containers with less than `confidence` are not changed. `templates`: compared
+    with the templates, which keep their sizes when pods are resized in place.
+    """
     made: dict[Key, dict[tuple[str, str], ContainerSizes]] = {}
     for finding in listed:
         known = finding.evidence.confidence if finding.evidence is not None else "none"
+        finding = as_written(finding, workloads[finding.key]) if templates else finding
         sizes = finding.changes(least)
         if sizes.requests and RANKS[known] >= RANKS[confidence]:
             made.setdefault(finding.key, {})[finding.field_name, finding.container] = sizes
@@ -74,9 +82,7 @@ def changes(
 
 
 def files(changed: Iterable[Change]) -> tuple[dict[str, Any], list[str]]:
-    """The patch files and a kustomize component that lists them, as names with contents; and the workloads without a
-    file, with the reason.
-    """
+    """The patch files as names with contents, and the workloads without a file, with the reason."""
     made: dict[str, Any] = {}
     left: list[str] = []
     for change in changed:
@@ -88,10 +94,6 @@ def files(changed: Iterable[Change]) -> tuple[dict[str, Any], list[str]]:
         head = {"apiVersion": kind.api_version, "kind": kind.kind}
         meta = {"metadata": {"name": change.key.name, "namespace": change.key.namespace}}
         made[f"{change.key.namespace}-{change.key.kind.lower()}-{change.key.name}.yaml"] = {**head, **meta, **patch}
-    if made:
-        listed = [{"path": name} for name in sorted(made)]
-        head = {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component"}
-        made["kustomization.yaml"] = {**head, "patches": listed}
     return made, left
 
 
