@@ -49,9 +49,9 @@ def flags() -> dict[str, set[str]]:
         name, command = waiting.pop()
         below = getattr(command, "commands", None)
         if below:
-            waiting += [(f"{name} {child}".strip(), one) for child, one in below.items()]
+            waiting += [(f"{name} {child}".strip(), item) for child, item in below.items()]
         else:
-            options = {text for one in command.params for text in (*one.opts, *one.secondary_opts)}
+            options = {text for param in command.params for text in (*param.opts, *param.secondary_opts)}
             found[name] = {text for text in options if text.startswith("-")} - {"--help", "-h"}
     for name, described in autoscaler_flags().items():
         found[name] = {flag for flag, _, _ in described}
@@ -85,7 +85,7 @@ def metric_labels() -> dict[str, tuple[str, ...]]:
 
 def label_values() -> dict[str, dict[str, tuple[str, ...]]]:
     """By metric and label: the values that a label can have, where they are a fixed set."""
-    found = {_name(family): dict(getattr(one, "label_values", {})) for one, family in _families()}
+    found = {_name(family): dict(getattr(item, "label_values", {})) for item, family in _families()}
     return {name: values for name, values in {**found, **exposition.LABEL_VALUES}.items() if values}
 
 
@@ -105,9 +105,9 @@ def label_table() -> str:
 
 
 def _listed(values: tuple[str, ...]) -> str:
-    if all(one.isdigit() for one in values):
+    if all(value.isdigit() for value in values):
         return f"`{values[0]}` to `{values[-1]}`"
-    return ", ".join(f"`{one}`" if one else "empty" for one in values)
+    return ", ".join(f"`{value}`" if value else "empty" for value in values)
 
 
 def _families() -> Iterator[tuple[Any, Metric]]:
@@ -163,7 +163,7 @@ def _node_pages() -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for page in (text, exposition.cadvisor_page(node, "/root", 1, 1)):
         for family in text_string_to_metric_families(page):
-            found[_name(family)] = tuple(sorted({label for one in family.samples for label in one.labels}))
+            found[_name(family)] = tuple(sorted({label for sample in family.samples for label in sample.labels}))
     return found
 
 
@@ -198,19 +198,19 @@ def _messages() -> list[re.Pattern[str]]:
             continue
         for node in ast.walk(tree):
             if isinstance(node, ast.JoinedStr):
-                parts = [one.value if isinstance(one, ast.Constant) else None for one in node.values]
+                parts = [value.value if isinstance(value, ast.Constant) else None for value in node.values]
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 parts = [node.value]
             else:
                 continue
             if len(re.findall(r"[A-Za-z]{2,}", " ".join(str(part) for part in parts if part is not None))) > 2:
                 found.add("".join("(.+)" if part is None else re.escape(str(part)) for part in parts))
-    return [re.compile(one, re.DOTALL) for one in sorted(found)]
+    return [re.compile(item, re.DOTALL) for item in sorted(found)]
 
 
 def _spoken(node: ast.AST, constants: dict[str, set[str]]) -> set[str]:
     if isinstance(node, ast.Call) and _called(node) in (*_EVENT_CALLS, *_CONDITION_CALLS):
-        values = [*node.args, *(one.value for one in node.keywords if one.arg == "reason")]
+        values = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "reason")]
         return _said(values, constants)
     if isinstance(node, ast.Dict):
         keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
@@ -244,9 +244,9 @@ def _constants() -> dict[str, set[str]]:
             pairs = [(target, value)]
             if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
                 pairs = list(zip(target.elts, value.elts, strict=True))
-            for one, text in pairs:
-                if isinstance(one, ast.Name) and isinstance(text, ast.Constant) and isinstance(text.value, str):
-                    found.setdefault(one.id, set()).add(text.value)
+            for item, text in pairs:
+                if isinstance(item, ast.Name) and isinstance(text, ast.Constant) and isinstance(text.value, str):
+                    found.setdefault(item.id, set()).add(text.value)
     return found
 
 

@@ -101,10 +101,10 @@ def libvirtds(folder: Path, *names: str) -> Iterator[list[Libvirtd]]:
     become_subreaper()
     try:
         with Orphans(Processes()).reaped():
-            for one in made:
-                one.start()
+            for item in made:
+                item.start()
             yield made
     finally:
-        for one in made:
-            one.end_vms()
-            one.kill()
+        for item in made:
+            item.end_vms()
+            item.kill()

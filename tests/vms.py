@@ -108,7 +108,7 @@ class Vms:
             yield id
         finally:
             containers = await self.runtime["ListContainers"](cri.ListContainersRequest())
-            sandbox = next(one.pod_sandbox_id for one in containers.containers if one.id == id)
+            sandbox = next(container.pod_sandbox_id for container in containers.containers if container.id == id)
             await self.runtime["RemovePodSandbox"](cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox))
 
     async def status(self, id: str) -> cri.ContainerStatus:
@@ -166,8 +166,8 @@ class Vms:
         await self.runtime["StopContainer"](cri.StopContainerRequest(container_id=id, timeout=grace))
 
     async def remove_all(self) -> None:
-        for one in (await self.runtime["ListPodSandbox"](cri.ListPodSandboxRequest())).items:
-            await self.runtime["RemovePodSandbox"](cri.RemovePodSandboxRequest(pod_sandbox_id=one.id))
+        for item in (await self.runtime["ListPodSandbox"](cri.ListPodSandboxRequest())).items:
+            await self.runtime["RemovePodSandbox"](cri.RemovePodSandboxRequest(pod_sandbox_id=item.id))
 
 
 def kubernetes(program: str) -> str:
@@ -237,7 +237,7 @@ def _keep_connection(root: Path) -> None:
     vars(opened)["podfit"] = True
     libvirt.open = opened
     atexit.register(shutil.rmtree, root, ignore_errors=True)
-    atexit.register(lambda: [one._real.close() for one in kept.values()])
+    atexit.register(lambda: [item._real.close() for item in kept.values()])
 
 
 @contextlib.asynccontextmanager

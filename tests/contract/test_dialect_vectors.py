@@ -36,12 +36,12 @@ def resize_of(pod: Object) -> str | None:
 
 def statuses(pod: Object) -> dict[str, Object]:
     listed = (pod.get("status") or {}).get("containerStatuses") or []
-    return {one["name"]: {key: one.get(key) for key in SIZES} for one in listed}
+    return {entry["name"]: {key: entry.get(key) for key in SIZES} for entry in listed}
 
 
 def is_running(pod: Object | None) -> bool:
     listed = ((pod or {}).get("status") or {}).get("containerStatuses") or []
-    return bool(listed) and all("running" in one["state"] for one in listed)
+    return bool(listed) and all("running" in entry["state"] for entry in listed)
 
 
 def is_counted(quota: Object | None) -> bool:
@@ -114,7 +114,7 @@ class Replay:
         match step["do"]:
             case "patch":
                 bodies = body if isinstance(body, list) else [body]
-                return [await self.ask("PATCH", f"{self.base}/{name}{self.door}", one, STRATEGIC) for one in bodies]
+                return [await self.ask("PATCH", f"{self.base}/{name}{self.door}", entry, STRATEGIC) for entry in bodies]
             case "patch_other":
                 return [await self.ask("PATCH", f"{self.base}/{name}{self.other}", body, STRATEGIC)]
             case "create":
@@ -135,7 +135,7 @@ class Replay:
         answers = await self.send(step)
         for expected, (code, answer) in zip(recorded, answers, strict=bool(answers)):
             self.compare_answer(step["do"], expected, code, answer)
-        if answers and all(one["code"] < 300 for one in recorded):
+        if answers and all(entry["code"] < 300 for entry in recorded):
             await self.compare_course(step, several=len(recorded) > 1)
 
     def compare_answer(self, do: str, expected: Object, code: int, answer: Any) -> None:
@@ -148,8 +148,10 @@ class Replay:
             )
         elif do != "delete":
             containers = answer["spec"]["containers"]
-            assert {one["name"]: one.get("resources") for one in containers} == expected["spec"]
-            assert {one["name"]: one.get("resizePolicy") for one in containers} == expected["resizePolicy"]
+            assert {container["name"]: container.get("resources") for container in containers} == expected["spec"]
+            assert {container["name"]: container.get("resizePolicy") for container in containers} == expected[
+                "resizePolicy"
+            ]
             if not self.unfinished or expected.get("resize") == "Proposed":
                 assert resize_of(answer) == expected.get("resize")
 
@@ -166,7 +168,7 @@ class Replay:
             if not values or values[-1] != state.get("resize"):
                 values.append(state.get("resize"))
         began_unfinished = self.unfinished
-        self.unfinished = any(one.get("resize") == "InProgress" for one in last.values())
+        self.unfinished = any(item.get("resize") == "InProgress" for item in last.values())
         for name, course in courses.items():
             await self.compare_pod(name, course, last[name], several, began_unfinished)
 
@@ -182,11 +184,11 @@ class Replay:
             expected, seen = expected[-1:], seen[-1:]
         if compared:
             assert (seen[:1], seen[-1:]) == (expected[:1], expected[-1:]), self.seen.values[name]
-        for one in last["containerStatuses"]:
-            settled = one.get("resources") == last["spec"][one["name"]] or end in ("Deferred", "Infeasible")
+        for status in last["containerStatuses"]:
+            settled = status.get("resources") == last["spec"][status["name"]] or end in ("Deferred", "Infeasible")
             if settled and course[-1] != "InProgress":
-                pod = await self.settled(name, one)
-                assert statuses(pod)[one["name"]] == {key: one.get(key) for key in SIZES}
+                pod = await self.settled(name, status)
+                assert statuses(pod)[status["name"]] == {key: status.get(key) for key in SIZES}
 
     async def settled(self, name: str, container: Object) -> Object:
         def has(pod: Object | None) -> bool:

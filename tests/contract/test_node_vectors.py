@@ -125,7 +125,9 @@ class Machine:
 class Player:
     def __init__(self, scenario: dict[str, Any], cluster: Cluster, node: TestNode) -> None:
         self.scenario, self.cluster, self.node = scenario, cluster, node
-        self.manifests = {one["metadata"]["name"]: one for one in scenario["manifests"] if one["kind"] == "Pod"}
+        self.manifests = {
+            manifest["metadata"]["name"]: manifest for manifest in scenario["manifests"] if manifest["kind"] == "Pod"
+        }
         self.machine = Machine(node)
         self.said: list[tuple[str, str, str]] = []
         self.killed = False
@@ -183,8 +185,8 @@ class Player:
         if do.startswith("patch resize"):
             bodies = body if isinstance(body, list) else [body]
             answers = []
-            for one in bodies:
-                answers.append(await self.patch(names[0], one))
+            for entry in bodies:
+                answers.append(await self.patch(names[0], entry))
                 if " 0 ms" not in do and len(bodies) > 1:
                     await self.node.quiet()
             if "delete at once" in do:
@@ -281,7 +283,7 @@ class Player:
             await self.node.pass_time(20)
 
     def uid(self, name: str) -> str:
-        record = next(one for one in self.node.agent.records.values() if one.name == name)
+        record = next(entry for entry in self.node.agent.records.values() if entry.name == name)
         return record.uid
 
     async def weightless(self, names: Iterable[str]) -> dict[str, set[str]]:
@@ -309,16 +311,16 @@ class Player:
             if pod is None:
                 found.append(f"{name} is not there")
             else:
-                found += [f"{name} {one}" for one in differences(recorded, pod, self.artefact)]
+                found += [f"{name} {difference}" for difference in differences(recorded, pod, self.artefact)]
         return found
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 async def test_a_recorded_scenario_ends_the_same(file: Path, tmp_path: Path) -> None:
     scenario = json.loads(file.read_text())
-    if any(one["kind"] == "Pod" and "nodeName" not in one["spec"] for one in scenario["manifests"]):
+    if any(manifest["kind"] == "Pod" and "nodeName" not in manifest["spec"] for manifest in scenario["manifests"]):
         pytest.skip("needs a scheduler: replayed with the whole control plane")
-    if any(one["kind"] == "ResourceQuota" for one in scenario["manifests"]):
+    if any(manifest["kind"] == "ResourceQuota" for manifest in scenario["manifests"]):
         pytest.skip("needs the quota controller: replayed with the whole control plane")
     allocatable = {key: text for key, text in scenario["node"]["allocatable"].items() if key != "pods"}
     async with Cluster(tmp_path, enable_admission=("PodResizeValidator",)) as cluster:
@@ -393,5 +395,5 @@ async def one_step(player: Player, step: dict[str, Any]) -> None:
         check_events(step, player.said)
         rows = player.machine.take()
         if not player.artefact:
-            theirs, ours = [await player.comparable(one, unweighed) for one in (player.expected, rows)]
+            theirs, ours = [await player.comparable(item, unweighed) for item in (player.expected, rows)]
             check_order(step, theirs, ours)

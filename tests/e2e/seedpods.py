@@ -98,9 +98,9 @@ def patch_of(
 ) -> Object:
     spec: Object = {}
     if changes:
-        spec["containers"] = [{"name": name, "resources": one} for name, one in changes.items()]
+        spec["containers"] = [{"name": name, "resources": item} for name, item in changes.items()]
     if init:
-        spec["initContainers"] = [{"name": name, "resources": one} for name, one in init.items()]
+        spec["initContainers"] = [{"name": name, "resources": item} for name, item in init.items()]
     if whole is not None:
         spec["resources"] = whole
     return {"spec": spec}
@@ -110,8 +110,8 @@ def patch_of(
 
 
 def conditions(seen: Object, *types: str) -> dict[str, Object]:
-    found = {one["type"]: one for one in seen["status"].get("conditions") or ()}
-    return {name: one for name, one in found.items() if not types or name in types}
+    found = {condition["type"]: condition for condition in seen["status"].get("conditions") or ()}
+    return {name: item for name, item in found.items() if not types or name in types}
 
 
 def is_ready(seen: Object | None) -> bool:
@@ -190,21 +190,21 @@ def _number(text: str, unlimited: int) -> int:
 def _sum(spec: Object, side: str, name: str) -> int | None:
     """Containers and sidecars together, or an init container with the sidecars before it if that is more."""
 
-    def of(one: Object) -> int | None:
-        value = ((one.get("resources") or {}).get(side) or {}).get(name)
+    def of(obj: Object) -> int | None:
+        value = ((obj.get("resources") or {}).get(side) or {}).get(name)
         return None if value is None else milli(value)
 
     inits = spec.get("initContainers") or []
-    known = [of(one) for one in [*spec["containers"], *inits]]
+    known = [of(item) for item in [*spec["containers"], *inits]]
     if side == "limits" and None in known:
         return None
     beside, most = 0, 0
-    for one in inits:
-        if one.get("restartPolicy") == "Always":
-            beside += of(one) or 0
+    for init in inits:
+        if init.get("restartPolicy") == "Always":
+            beside += of(init) or 0
         else:
-            most = max(most, beside + (of(one) or 0))
-    return max(most, beside + sum(of(one) or 0 for one in spec["containers"]))
+            most = max(most, beside + (of(init) or 0))
+    return max(most, beside + sum(of(listed) or 0 for listed in spec["containers"]))
 
 
 # --- the cluster ----------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class Lab(Whole):
     def _told(self, name: str, last: Object | None) -> str:
         if last is None:
             return f"pod {name} is gone"
-        story = [" ".join(f"{value}" for value in one.values()) for one in self.agent.story(last["metadata"]["uid"])]
+        story = [" ".join(f"{value}" for value in item.values()) for item in self.agent.story(last["metadata"]["uid"])]
         return "\n".join([f"pod {name} never became so: {last['status']}", *story])
 
     async def delete(self, *names: str, namespace: str = "default") -> None:
@@ -255,13 +255,13 @@ class Lab(Whole):
         for name in names:
             if await self.client.find(POD, namespace, name) is not None:
                 await self.client.delete(POD, namespace, name, options)
-        gone = (becomes(self.client, POD, namespace, name, lambda one: one is None) for name in names)
+        gone = (becomes(self.client, POD, namespace, name, lambda obj: obj is None) for name in names)
         await asyncio.gather(*gone)
 
     async def clear(self, namespace: str = "default") -> None:
         """Cleans up after a test: nothing is left for the next one."""
         listed = await self.client.list(POD, namespace)
-        await self.delete(*(one["metadata"]["name"] for one in listed["items"]), namespace=namespace)
+        await self.delete(*(item["metadata"]["name"] for item in listed["items"]), namespace=namespace)
 
     async def patch(self, name: str, patch: Object, namespace: str = "default") -> Object:
         return await self.client.patch(POD, namespace, name, patch, "resize", STRATEGIC)
@@ -273,8 +273,8 @@ class Lab(Whole):
         """The messages of the pod's Events, of one reason or of all reasons."""
         await self.agent.idle()
         listed = (await self.client.list(EVENT, "default"))["items"]
-        mine = [one for one in listed if one["involvedObject"]["name"] == name]
-        return [one["message"] for one in mine if reason in ("", one["reason"])]
+        mine = [event for event in listed if event["involvedObject"]["name"] == name]
+        return [event["message"] for event in mine if reason in ("", event["reason"])]
 
     # the kernel
     def group(self, seen: Object) -> str:
@@ -308,9 +308,9 @@ class Lab(Whole):
             (spec.get("initContainers") or [], "initContainerStatuses"),
         ):
             shown = status.get(key) or []
-            assert [one["name"] for one in shown] == [one["name"] for one in members]
-            for member, one in zip(members, shown, strict=True):
-                await self._verify_one(seen, member, one, (restarts or {}).get(member["name"], 0))
+            assert [entry["name"] for entry in shown] == [entry["name"] for entry in members]
+            for member, item in zip(members, shown, strict=True):
+                await self._verify_one(seen, member, item, (restarts or {}).get(member["name"], 0))
         assert self.host(seen).agrees(Kernel.for_pod(spec)), (self.host(seen), Kernel.for_pod(spec))
         assert status["allocatedResources"] == status["resources"].get("requests", {})
 
@@ -319,7 +319,7 @@ class Lab(Whole):
     ) -> None:
         """Runs the pod, resizes it, reverts the resize, and checks each time."""
         name, spec = body["metadata"]["name"], body["spec"]
-        members = {one["name"]: one for one in [*spec["containers"], *(spec.get("initContainers") or ())]}
+        members = {entry["name"]: entry for entry in [*spec["containers"], *(spec.get("initContainers") or ())]}
         wanted = {**changes, **(init or {})}
         counts = dict.fromkeys(members, 0)
         seen = await self.run(body)
@@ -342,27 +342,27 @@ class Lab(Whole):
             return
         wanted = Kernel.for_container(resources, seen["spec"].get("resources") or {})
         found = self.host(seen, member["name"]), await self.inside(seen, member["name"])
-        assert all(one.agrees(wanted) for one in found), (member["name"], found, wanted)
+        assert all(entry.agrees(wanted) for entry in found), (member["name"], found, wanted)
 
 
 def statuses(seen: Object) -> dict[str, Object]:
     shown = [*(seen["status"].get("initContainerStatuses") or ()), *(seen["status"].get("containerStatuses") or ())]
-    return {one["name"]: one for one in shown}
+    return {entry["name"]: entry for entry in shown}
 
 
 def restarts(member: Object, after: Object) -> bool:
     """Whether the request or limit of a resource changes whose policy restarts the container."""
     before, policies = member["resources"], member.get("resizePolicy") or ()
-    names = [one["resourceName"] for one in policies if one["restartPolicy"] == "RestartContainer"]
+    names = [entry["resourceName"] for entry in policies if entry["restartPolicy"] == "RestartContainer"]
     sides = [((before.get(side) or {}), (after.get(side) or {})) for side in ("requests", "limits")]
     return any(old.get(name) != new.get(name) for old, new in sides for name in names)
 
 
 def assert_same_unless_restarted(before: Object, after: Object) -> None:
     """Checks that a container that did not restart has the same ID."""
-    for name, one in statuses(after).items():
+    for name, entry in statuses(after).items():
         old = statuses(before)[name]
-        assert (one["containerID"] == old["containerID"]) == (one["restartCount"] == old["restartCount"]), name
+        assert (entry["containerID"] == old["containerID"]) == (entry["restartCount"] == old["restartCount"]), name
 
 
 def kernel_at(group: str) -> Kernel:

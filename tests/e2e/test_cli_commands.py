@@ -156,7 +156,7 @@ def test_explain_pod_says_for_each_node_what_is_lacking(up: Running) -> None:
 def test_top_shows_usage_beside_requests(up: Running, pod: str) -> None:
     def shown() -> bool:
         listed = json.loads(podfit(up, "top", "-o", "json").out)["items"]
-        return any(one["metadata"]["name"] == pod and one["containers"][0].get("usage") for one in listed)
+        return any(obj["metadata"]["name"] == pod and obj["containers"][0].get("usage") for obj in listed)
 
     eventually(shown, "usage is measured")
     lines = podfit(up, "top", "pods", "-l", "app=cli").out.splitlines()
@@ -177,7 +177,7 @@ def test_events_are_listed_and_filtered(up: Running, pod: str) -> None:
 def test_doctor_knows_its_own_port(up: Running) -> None:
     port = json.loads(up.kubeconfig.read_text())["clusters"][0]["cluster"]["server"].rpartition(":")[2]
     said = podfit(up, "doctor", "--listen", f"127.0.0.1:{port}", "--data-dir", str(up.folder), "-o", "json")
-    found = {one["name"]: one for one in json.loads(said.out)}
+    found = {row["name"]: row for row in json.loads(said.out)}
     assert found[f"port {port}"]["level"] == "ok" and "podfit" in found[f"port {port}"]["found"]
     assert found["kubeconfig"]["level"] == found["API server"]["level"] == "ok"
 
@@ -186,7 +186,7 @@ def test_tokens_are_listed_until_they_are_deleted(up: Running) -> None:
     made = podfit(up, "token", "create", "--ttl", "1").out.split()
     token = made[made.index("--token") + 1]
     assert podfit(up, "token", "list").out.splitlines()[0].split() == ["TOKEN", "TTL", "EXPIRES", "USAGES"]
-    listed = {one["token"]: one for one in json.loads(podfit(up, "token", "list", "-o", "json").out)["items"]}
+    listed = {item["token"]: item for item in json.loads(podfit(up, "token", "list", "-o", "json").out)["items"]}
     assert listed[token]["usages"] == ["authentication", "signing"] and listed[token]["expires"]
     assert podfit(up, "token", "delete", token).code == 0
     assert token not in podfit(up, "token", "list").out
@@ -197,7 +197,7 @@ def test_version_and_doctor_ask_the_server(up: Running) -> None:
     reported = json.loads(podfit(up, "version", "-o", "json").out)
     assert reported["server"]["gitVersion"].startswith("v1.36")
     said = podfit(up, "doctor", "--only", "cluster", "-o", "json")
-    assert said.code == 0 and {one["name"]: one["level"] for one in json.loads(said.out)}["API server"] == "ok"
+    assert said.code == 0 and {row["name"]: row["level"] for row in json.loads(said.out)}["API server"] == "ok"
     assert podfit(up, "version", "--client", KUBECONFIG="/nowhere").code == 0
     assert podfit(up, "version", KUBECONFIG="/nowhere").code == 1
     assert podfit(up, "version", "--context", "nobody").code == 1

@@ -86,7 +86,7 @@ def test_words_come_from_the_commands_and_the_cluster(shop: Running, words: list
     ],
 )
 def test_formats_are_those_that_the_command_takes(up: Running, command: str, formats: tuple[str, ...]) -> None:
-    assert candidates(up, command, "-o", "")[0] == [one for one in formats if one]
+    assert candidates(up, command, "-o", "")[0] == [entry for entry in formats if entry]
 
 
 def test_names_of_files_are_left_to_the_shell_only_where_a_file_is_meant(up: Running) -> None:

@@ -51,7 +51,7 @@ def killed(up: Running) -> Iterator[str]:
 
     def restarted() -> bool:
         statuses = up.json("get", "pod", "killed")["status"].get("containerStatuses") or []
-        return any((one.get("lastState") or {}).get("terminated") for one in statuses)
+        return any((status.get("lastState") or {}).get("terminated") for status in statuses)
 
     eventually(restarted, "the container is killed and started again")
     yield "killed"
@@ -69,9 +69,9 @@ def test_an_oom_kill_is_on_every_page(up: Running, killed: str) -> None:
     [kill] = reported["oomKills"]
     assert kill["container"] == "eater" and kill["memoryLimitThen"] == "32Mi" and kill["restartCount"] >= 1
     [pod] = [
-        one for one in json.loads(podfit(up, "top", "-o", "json").out)["items"] if one["metadata"]["name"] == killed
+        item for item in json.loads(podfit(up, "top", "-o", "json").out)["items"] if item["metadata"]["name"] == killed
     ]
-    assert [one.get("risk") for one in pod["containers"]] == ["OOM-killed", None]
+    assert [container.get("risk") for container in pod["containers"]] == ["OOM-killed", None]
 
 
 def test_a_page_fits_its_terminal(up: Running, running: str) -> None:

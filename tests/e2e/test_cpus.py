@@ -88,7 +88,7 @@ class Node:
         def so() -> bool:
             return {name: self.runs_on(name) for name in cpus} == cpus
 
-        eventually(so, f"pods on { ({name: text(one) for name, one in cpus.items()}) }")
+        eventually(so, f"pods on { ({name: text(item) for name, item in cpus.items()}) }")
 
 
 def _allowed(status: str) -> str:
@@ -180,7 +180,7 @@ def test_an_older_design_gives_a_container_a_whole_cpu_and_no_part_of_one(node: 
 
     def rejected() -> bool:
         events = node.up.json("get", "events", "-n", "old")["items"]
-        return any("requests 700m, which is not a whole number of CPUs" in one["message"] for one in events)
+        return any("requests 700m, which is not a whole number of CPUs" in event["message"] for event in events)
 
     eventually(rejected, "an Event about the part of a CPU")
     assert node.runs_on("p", "old") == own

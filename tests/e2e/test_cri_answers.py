@@ -63,7 +63,7 @@ async def reasons(lab: Lab, seen: Object) -> list[str]:
     """The messages of the pod's Events."""
     await lab.agent.idle()
     listed = (await lab.client.list(EVENT, "default"))["items"]
-    return [one["reason"] for one in listed if one["involvedObject"].get("uid") == seen["metadata"]["uid"]]
+    return [event["reason"] for event in listed if event["involvedObject"].get("uid") == seen["metadata"]["uid"]]
 
 
 async def test_cpu_and_memory_of_a_container_take_one_call_of_the_runtime(lab: Lab, proxy: CriProxy) -> None:
@@ -75,8 +75,8 @@ async def test_cpu_and_memory_of_a_container_take_one_call_of_the_runtime(lab: L
         while proxy.count(UPDATE) < before + 2:
             await asyncio.sleep(0.01)
     assert proxy.count(UPDATE) == before + 2
-    assert {one.container_id for name, one in proxy.seen if name == UPDATE} >= {
-        one["containerID"].partition("://")[2] for one in statuses(await lab.get("p")).values()
+    assert {entry.container_id for name, entry in proxy.seen if name == UPDATE} >= {
+        status["containerID"].partition("://")[2] for status in statuses(await lab.get("p")).values()
     }
 
 
@@ -94,8 +94,8 @@ async def test_the_status_shows_the_kernels_limits_while_the_runtime_is_silent(
     proxy.answers[UPDATE] = wait
     await lab.patch("p", patch_of({"c1": exactly("200m/96Mi")}))
 
-    def shown(one: Object | None) -> bool:
-        return one is not None and limits(one) == {"cpu": "200m", "memory": "96Mi"} and IN_PROGRESS in conditions(one)
+    def shown(obj: Object | None) -> bool:
+        return obj is not None and limits(obj) == {"cpu": "200m", "memory": "96Mi"} and IN_PROGRESS in conditions(obj)
 
     during = await lab.until("p", shown, patience_s=PATIENCE_S)
     assert (lab.host(during, "c1").quota_us, lab.host(during, "c1").memory) == (20_000, 96 << 20)
@@ -121,8 +121,8 @@ async def test_a_resize_that_the_runtime_refuses_is_reverted_and_reports_the_rea
     proxy.answers[UPDATE] = refuse
     await lab.patch("p", patch_of({"c1": exactly("150m/96Mi"), "c2": exactly("50m/32Mi")}))
 
-    def failed(one: Object | None) -> bool:
-        condition = conditions(one).get(IN_PROGRESS, {}) if one is not None else {}
+    def failed(obj: Object | None) -> bool:
+        condition = conditions(obj).get(IN_PROGRESS, {}) if obj is not None else {}
         return condition.get("reason") == "Error" and "a plugin forbids it" in condition["message"]
 
     after = await lab.until("p", failed, patience_s=PATIENCE_S)

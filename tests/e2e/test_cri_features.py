@@ -132,7 +132,7 @@ async def test_a_private_image_is_pulled_with_the_pods_secret(lab: Lab, containe
         image = f"{registry.host}/team/app:1"
         await lab.create(pod("open", container("c1", image=image)))
         await lab.until("open", lambda seen: waiting(seen).get("reason") == "ImagePullBackOff", patience_s=PATIENCE_S)
-        assert any("401" in one or "authoriz" in one for one in await lab.events("open", "Failed"))
+        assert any("401" in event or "authoriz" in event for event in await lab.events("open", "Failed"))
         await lab.client.create(kind_named("Secret"), secret("pull", registry.host, "carol:s3cret"))
         body = pod("p", container("c1", image=image), imagePullSecrets=[{"name": "pull"}])
         await lab.create(body)
@@ -179,10 +179,10 @@ async def test_a_container_added_to_debug_a_pod_sees_the_processes_of_its_target
 
 
 async def test_a_pod_with_users_of_its_own_is_refused_where_the_runtime_has_none(lab: Lab) -> None:
-    if any(one.user_namespaces for one in lab.agent.runtime.handlers):
+    if any(handler.user_namespaces for handler in lab.agent.runtime.handlers):
         pytest.skip("this runtime has user namespaces")
     await lab.create(pod("p", container("c1"), hostUsers=False))
     async with asyncio.timeout(PATIENCE_S):
-        while not any("user namespaces" in one for one in await lab.events("p", "FailedCreatePodSandBox")):
+        while not any("user namespaces" in event for event in await lab.events("p", "FailedCreatePodSandBox")):
             await asyncio.sleep(0.05)
     assert not Path(f"/sys/fs/cgroup/memory{lab.group(await lab.get('p'))}").exists()

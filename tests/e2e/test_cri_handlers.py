@@ -54,7 +54,7 @@ async def test_pods_go_to_the_runtime_of_their_handler_and_are_resized_there(
                 await lab.agent.runtime.confirmations.wait(seen["metadata"]["uid"])
             assert second.count("UpdateContainerResources") > 0
             node = await lab.client.get(kind_named("Node"), "", "n1")
-            assert "other" in [one["name"] for one in node["status"]["runtimeHandlers"]]
+            assert "other" in [handler["name"] for handler in node["status"]["runtimeHandlers"]]
             await lab.clear()
             async with asyncio.timeout(30):
                 while lab.agent.records:

@@ -47,7 +47,7 @@ async def said(lab: Lab, body: Object, command: str) -> str:
 async def test_the_node_names_its_runtime(lab: Lab, containerd: Containerd) -> None:
     node = await lab.client.get(kind_named("Node"), "", "n1")
     assert node["status"]["nodeInfo"]["containerRuntimeVersion"].startswith(f"containerd://{containerd.version}")
-    ready = next(one for one in node["status"]["conditions"] if one["type"] == "Ready")
+    ready = next(condition for condition in node["status"]["conditions"] if condition["type"] == "Ready")
     assert ready["status"] == "True"
 
 
@@ -196,5 +196,5 @@ async def test_a_log_is_rotated_and_read_as_one(lab: Lab) -> None:
     async with asyncio.timeout(30):
         while not file.exists() or "after" not in file.read_text():
             await asyncio.sleep(0.02)
-    rotated = [one for one in file.parent.iterdir() if one != file and one.name.startswith(file.name)]
+    rotated = [path for path in file.parent.iterdir() if path != file and path.name.startswith(file.name)]
     assert len(rotated) == 1 and "line 399" in rotated[0].read_text()

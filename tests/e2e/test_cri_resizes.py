@@ -215,9 +215,9 @@ def helper() -> Iterator[Callable[[str, int], None]]:
         assert made.stdout is not None and made.stdout.readline() == b"holding\n"
 
     yield run
-    for one in started:
-        one.kill()
-        one.wait()
+    for item in started:
+        item.kill()
+        item.wait()
 
 
 @pytest.mark.skipif(not V1, reason="cgroup v2 keeps processes out of groups that have groups of their own")
@@ -228,8 +228,8 @@ async def test_a_pod_too_small_for_the_runtimes_helpers_reports_it(
     await asyncio.to_thread(helper, lab.group(seen), 24)
     await lab.patch("p", patch_of({"c1": exactly("100m/20Mi")}))
 
-    def explained(one: Object | None) -> bool:
-        shown = conditions(one or {"status": {}}, "PodResizeInProgress").get("PodResizeInProgress") or {}
+    def explained(obj: Object | None) -> bool:
+        shown = conditions(obj or {"status": {}}, "PodResizeInProgress").get("PodResizeInProgress") or {}
         return shown.get("reason") == "Error" and "held by processes of the container runtime" in shown["message"]
 
     await lab.until("p", explained, patience_s=PATIENCE_S)
@@ -247,8 +247,8 @@ async def test_a_container_that_the_runtimes_helpers_left_no_memory_for_reports_
     memory_file(lab, seen, "", "cgroup.procs").write_text(shim)
     os.kill(state.pid, signal.SIGKILL)
 
-    def explained(one: Object | None) -> bool:
-        shown = statuses(one)["c1"]["state"].get("waiting", {}) if one else {}
+    def explained(obj: Object | None) -> bool:
+        shown = statuses(obj)["c1"]["state"].get("waiting", {}) if obj else {}
         return "killed a process of the container runtime in the pod's cgroup" in shown.get("message", "")
 
     waiting = await lab.until("p", explained, patience_s=PATIENCE_S)

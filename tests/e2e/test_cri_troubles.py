@@ -81,7 +81,7 @@ async def registry(own: Containerd) -> AsyncIterator[LoopbackRegistry]:
 async def says(lab: Lab, name: str, reason: str, *words: str) -> None:
     """An Event of that reason whose message contains one of these texts."""
     async with asyncio.timeout(PATIENCE_S):
-        while not any(word in one for one in await lab.events(name, reason) for word in words):
+        while not any(word in event for event in await lab.events(name, reason) for word in words):
             await asyncio.sleep(0.1)
 
 

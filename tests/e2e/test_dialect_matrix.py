@@ -56,7 +56,8 @@ async def cleared(lab: Lab) -> AsyncIterator[None]:
 def allocated(seen: Object, name: str, design: str) -> Object:
     if design == "2020":
         return dict(
-            next(one for one in seen["spec"]["containers"] if one["name"] == name).get("resourcesAllocated") or {}
+            next(listed for listed in seen["spec"]["containers"] if listed["name"] == name).get("resourcesAllocated")
+            or {}
         )
     return dict(statuses(seen)[name].get("resourcesAllocated") or {})
 
@@ -66,22 +67,22 @@ def is_complete(seen: Object | None, design: str) -> bool:
     if seen is None or not is_ready(seen) or seen["status"].get("resize"):
         return False
     return all(
-        allocated(seen, one["name"], design) == one["resources"].get("requests", {})
-        and statuses(seen)[one["name"]].get("resources") == one["resources"]
-        for one in seen["spec"]["containers"]
+        allocated(seen, listed["name"], design) == listed["resources"].get("requests", {})
+        and statuses(seen)[listed["name"]].get("resources") == listed["resources"]
+        for listed in seen["spec"]["containers"]
     )
 
 
 async def complete(lab: Lab, name: str, design: str) -> Object:
-    return await lab.until(name, lambda one: is_complete(one, design), SPACES[design])
+    return await lab.until(name, lambda entry: is_complete(entry, design), SPACES[design])
 
 
 async def verify(lab: Lab, seen: Object, restarts: Mapping[str, int]) -> None:
-    for one in seen["spec"]["containers"]:
-        wanted = Kernel.for_container(one["resources"], {})
-        found = lab.host(seen, one["name"]), await lab.inside(seen, one["name"])
-        assert all(each.agrees(wanted) for each in found), (one["name"], found, wanted)
-        assert statuses(seen)[one["name"]]["restartCount"] == restarts.get(one["name"], 0)
+    for listed in seen["spec"]["containers"]:
+        wanted = Kernel.for_container(listed["resources"], {})
+        found = lab.host(seen, listed["name"]), await lab.inside(seen, listed["name"])
+        assert all(each.agrees(wanted) for each in found), (listed["name"], found, wanted)
+        assert statuses(seen)[listed["name"]]["restartCount"] == restarts.get(listed["name"], 0)
     assert lab.host(seen).agrees(Kernel.for_pod(seen["spec"]))
 
 
@@ -96,7 +97,7 @@ async def there_and_back(
     body = pod("p", *members, namespace=SPACES[design])
     await lab.run(body)
     await verify(lab, await complete(lab, "p", design), {})
-    before = {one["name"]: one["resources"] for one in members}
+    before = {member["name"]: member["resources"] for member in members}
     for times, now in enumerate((changes, {name: before[name] for name in changes}), 1):
         await resize(lab, "p", now, design)
         await verify(lab, await complete(lab, "p", design), dict.fromkeys(restarting, times))
@@ -196,15 +197,17 @@ class Watcher:
 def words(seen: Object) -> set[str]:
     """The dialect-specific field names with which a pod is represented."""
     found = set()
-    for one in seen["spec"]["containers"]:
-        found |= {"spec.resourcesAllocated"} & {f"spec.{key}" for key in one}
-        found |= {f"policy:{key}" for row in one.get("resizePolicy") or () for key in row if key != "resourceName"}
+    for listed in seen["spec"]["containers"]:
+        found |= {"spec.resourcesAllocated"} & {f"spec.{key}" for key in listed}
+        found |= {f"policy:{key}" for row in listed.get("resizePolicy") or () for key in row if key != "resourceName"}
     status = seen.get("status") or {}
-    for one in status.get("containerStatuses") or ():
-        found |= {f"status.{key}" for key in ("resourcesAllocated", "allocatedResources") if key in one}
+    for container_status in status.get("containerStatuses") or ():
+        found |= {f"status.{key}" for key in ("resourcesAllocated", "allocatedResources") if key in container_status}
     if "resize" in status:
         found.add(f"resize:{type(status['resize']).__name__}")
-    found |= {one["type"] for one in status.get("conditions") or () if one["type"].startswith("PodResize")}
+    found |= {
+        condition["type"] for condition in status.get("conditions") or () if condition["type"].startswith("PodResize")
+    }
     return found
 
 
@@ -233,10 +236,10 @@ async def test_four_clients_resize_four_pods_of_one_node_each_in_its_own_dialect
         return seen is not None and statuses(seen)["c1"].get("resources") == after["c1"]
 
     seen = await asyncio.gather(*(lab.until("p", has_it, space) for space in SPACES.values()))
-    for one in seen:
-        await verify(lab, one, {})
+    for item in seen:
+        await verify(lab, item, {})
     for dialect, watcher in watchers.items():
         await watcher.stop()
-        reported = set().union(*(words(one) for one in watcher.shown))
+        reported = set().union(*(words(item) for item in watcher.shown))
         assert reported <= OWN[dialect], dialect
         assert reported >= OWN[dialect] - {"PodResizeInProgress", "PodResizePending"}, dialect

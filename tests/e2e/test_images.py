@@ -143,7 +143,9 @@ def test_a_roll_out_to_a_version_that_cannot_start_never_reports_success(
 
 
 def _is_ready(pod: dict[str, Any]) -> bool:
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"]["conditions"])
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in pod["status"]["conditions"]
+    )
 
 
 def test_a_private_image_is_pulled_with_the_pods_secret_and_not_without(
@@ -190,7 +192,7 @@ def test_images_are_listed_and_removed_unless_they_are_used(up: Running, tmp_pat
     up.kubectl("delete", "pod", "user", "--now")
     assert podfit(up, "image", "rm", "used:1") == "removed used:1\n"
     known = json.loads(podfit(up, "image", "ls", "-o", "json"))["items"]
-    assert image.id not in {one["id"] for one in known}
+    assert image.id not in {entry["id"] for entry in known}
     assert "no such image: used:1" in podfit(up, "image", "rm", "used:1", fails=True)
 
 

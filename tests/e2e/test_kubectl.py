@@ -51,7 +51,7 @@ def test_resize_changes_the_running_pod_and_its_status(up: Running, pod: str) ->
     )
     status = up.json("get", "pod", pod)["status"]
     assert status["containerStatuses"][0]["restartCount"] == 0
-    assert not any(one["type"].startswith("PodResize") for one in status["conditions"])
+    assert not any(condition["type"].startswith("PodResize") for condition in status["conditions"])
 
 
 def test_get_and_describe_print_what_users_expect(up: Running, pod: str) -> None:

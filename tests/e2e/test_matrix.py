@@ -68,7 +68,7 @@ def shape(cluster: Running) -> list[Any]:
             pod["status"]["qosClass"],
             pod["status"]["containerStatuses"][0]["restartCount"],
             pod["status"]["containerStatuses"][0]["resources"],
-            [one["type"] for one in pod["status"]["conditions"]],
+            [condition["type"] for condition in pod["status"]["conditions"]],
         ]
         for pod in cluster.json("get", "pods")["items"]
     )
@@ -95,10 +95,10 @@ def test_a_deployment_is_placed_resized_in_place_and_fills_the_node(cluster: Run
     cluster.kubectl("scale", "deployment/web", "--replicas=4")
     waiting = eventually(
         lambda: [
-            one["message"]
+            condition["message"]
             for pod in cluster.json("get", "pods")["items"]
-            for one in pod["status"].get("conditions") or []
-            if one["type"] == "PodScheduled" and one["status"] == "False"
+            for condition in pod["status"].get("conditions") or []
+            if condition["type"] == "PodScheduled" and condition["status"] == "False"
         ],
         "the fourth pod finds no room",
     )

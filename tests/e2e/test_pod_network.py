@@ -126,7 +126,7 @@ def refused(node: Running, host: str, port: int) -> bool:
 def event(node: Running, name: str, reason: str, part: str) -> None:
     def said() -> bool:
         listed = node.json("get", "events", "--field-selector", f"involvedObject.name={name},reason={reason}")
-        return any(part in one["message"] for one in listed["items"])
+        return any(part in item["message"] for item in listed["items"])
 
     eventually(said, f"Event {reason} of {name} with {part!r}: {node.kubectl('get', 'events')}")
 
@@ -151,14 +151,14 @@ def deployment(image_command: tuple[str, ...], replicas: int = 3) -> str:
 def test_replicas_answer_each_on_its_own_address_and_a_broken_rollout_never_succeeds(node: Running) -> None:
     create(node, deployment(server()))
     node.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
-    found = {one["metadata"]["name"]: one["status"]["podIP"] for one in node.json("get", "pods")["items"]}
+    found = {item["metadata"]["name"]: item["status"]["podIP"] for item in node.json("get", "pods")["items"]}
     assert len(set(found.values())) == 3
     assert {name: ask(node, ip) for name, ip in found.items()} == {name: name for name in found}
     node.kubectl("apply", "-f", "-", stdin=deployment(("sleep", "1000")))
     said = node.kubectl("rollout", "status", "deployment/web", "--timeout=5s", fails=True)
     assert "timed out" in said
-    unready = [one for one in node.json("get", "pods")["items"] if one["metadata"]["name"] not in found]
-    assert unready and not any(one["ready"] for pod in unready for one in pod["status"]["containerStatuses"])
+    unready = [item for item in node.json("get", "pods")["items"] if item["metadata"]["name"] not in found]
+    assert unready and not any(status["ready"] for pod in unready for status in pod["status"]["containerStatuses"])
 
 
 def test_a_pod_sees_its_own_network_by_every_way(node: Running) -> None:
@@ -376,7 +376,7 @@ def test_a_pod_in_the_hosts_network_whose_port_is_taken_is_not_ready_and_reports
             create(node, pod("new", "sh", "-c", patient, ports=ports, container=probe))
             event(node, "new", "PortConflict", "port 8080/TCP is in use by another process")
             condition = next(
-                one for one in node.json("get", "pod", "new")["status"]["conditions"] if one["type"] == "Ready"
+                known for known in node.json("get", "pod", "new")["status"]["conditions"] if known["type"] == "Ready"
             )
             assert condition["status"] == "False" and "port 8080/TCP is in use" in condition["message"]
             time.sleep(2)  # two periods of the probe, which the old pod answers

@@ -46,8 +46,8 @@ DOCUMENTED = (
     "kubelet_pod_in_progress_resizes",
     'kubelet_pod_deferred_resize_accepted_total{retry_trigger="pods_removed"} > 0',
     *(
-        f'kubelet_pod_deferred_resize_accepted_total{{retry_trigger="{one}"}}'
-        for one in ("periodic_retry", "pod_resized", "pod_updated", "pods_added")
+        f'kubelet_pod_deferred_resize_accepted_total{{retry_trigger="{item}"}}'
+        for item in ("periodic_retry", "pod_resized", "pod_updated", "pods_added")
     ),
     'scheduler_pending_pods{queue="unschedulable"} > 0',
     "scheduler_pod_scheduling_attempts_count > 0",
@@ -176,9 +176,9 @@ class Watched:
         end = time.monotonic() + PATIENCE_S
         while True:
             self.seen.targets = (await self.prometheus.ask("targets"))["activeTargets"]
-            if len(self.seen.targets) >= 9 and all(one["health"] == "up" for one in self.seen.targets):
+            if len(self.seen.targets) >= 9 and all(target["health"] == "up" for target in self.seen.targets):
                 return
-            assert time.monotonic() < end, [(one["scrapeUrl"], one["lastError"]) for one in self.seen.targets]
+            assert time.monotonic() < end, [(target["scrapeUrl"], target["lastError"]) for target in self.seen.targets]
             await asyncio.sleep(0.5)
 
     def resize_all(self) -> None:
@@ -196,7 +196,7 @@ class Watched:
 
     def pending(self, name: str) -> list[str]:
         conditions = self.up.json("get", "pod", name)["status"]["conditions"]
-        return [one.get("reason", "") for one in conditions if one["type"] == "PodResizePending"]
+        return [condition.get("reason", "") for condition in conditions if condition["type"] == "PodResizePending"]
 
     async def until_answered(self) -> None:
         end = time.monotonic() + PATIENCE_S
@@ -204,8 +204,8 @@ class Watched:
         while missing and time.monotonic() < end:
             for query in list(missing):
                 answer = (await self.prometheus.ask("query", query=query))["result"]
-                values = [float(one["value"][1]) for one in answer]
-                self.seen.values[query] = [one for one in values if not math.isnan(one)]
+                values = [float(entry["value"][1]) for entry in answer]
+                self.seen.values[query] = [value for value in values if not math.isnan(value)]
                 if self.seen.values[query]:
                     missing.remove(query)
             await asyncio.sleep(1)
@@ -237,14 +237,16 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
 
 
 def test_every_target_of_the_shipped_configuration_is_read(seen: Seen) -> None:
-    found = {(one["labels"]["job"], one["labels"].get("component", "")): one["lastError"] for one in seen.targets}
+    found = {
+        (target["labels"]["job"], target["labels"].get("component", "")): target["lastError"] for target in seen.targets
+    }
     control = {("podfit", part) for part in ("apiserver", "scheduler", "recommender", "updater", "admission")}
     nodes = {(f"podfit-{page}", "") for page in ("nodes", "cadvisor", "probes", "resource")}
     assert found == dict.fromkeys(control | nodes, "")
 
 
 def test_nodes_are_named_by_their_names(seen: Seen) -> None:
-    assert {one["labels"]["instance"] for one in seen.targets if one["labels"]["job"] != "podfit"} == {"n1"}
+    assert {target["labels"]["instance"] for target in seen.targets if target["labels"]["job"] != "podfit"} == {"n1"}
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -274,11 +276,11 @@ def test_an_alert_is_evaluated_over_metrics_that_exist(seen: Seen, rule: dict[st
 def test_labels_have_the_values_that_are_documented(seen: Seen) -> None:
     documented = inventory.label_values()
     surprising = {
-        (name, label, one[label])
-        for one in seen.series
-        for name in (re.sub(r"_(bucket|sum|count)$", "", one["__name__"]), one["__name__"])
+        (name, label, series[label])
+        for series in seen.series
+        for name in (re.sub(r"_(bucket|sum|count)$", "", series["__name__"]), series["__name__"])
         for label, values in documented.get(name, {}).items()
-        if label in one and one[label] not in values
+        if label in series and series[label] not in values
     }
     assert not surprising
 
@@ -286,7 +288,7 @@ def test_labels_have_the_values_that_are_documented(seen: Seen) -> None:
 def test_every_metric_that_is_read_is_documented(seen: Seen) -> None:
     known = inventory.metrics()
     own = {"up", "ALERTS", "ALERTS_FOR_STATE"}
-    read = {one["__name__"] for one in seen.series}
+    read = {series["__name__"] for series in seen.series}
     assert not {
         name
         for name in read - own

@@ -108,7 +108,7 @@ def test_a_custom_resource_is_served_after_its_definition(api: client.ApiClient)
 
     def established() -> bool:
         found = extensions.read_custom_resource_definition("gadgets.example.com").status
-        return any(one.type == "Established" and one.status == "True" for one in (found.conditions or []))
+        return any(item.type == "Established" and item.status == "True" for item in (found.conditions or []))
 
     eventually(established, "the definition is established")
     place = ("example.com", "v1", "default", "gadgets")

@@ -157,7 +157,9 @@ def test_the_agent_reports_a_resize_that_cannot_be_in_the_word_of_the_release(re
     name = running(real, "never")
     real.podfit("resize", name, "--cpu", "400", "--no-wait")
     eventually(lambda: real.pod(name)["status"].get("resize") == "Infeasible", "the node has rejected the resize")
-    assert not [one for one in real.pod(name)["status"]["conditions"] if one["type"].startswith("PodResize")]
+    assert not [
+        condition for condition in real.pod(name)["status"]["conditions"] if condition["type"].startswith("PodResize")
+    ]
 
 
 def test_describe_reads_the_word_of_the_release(real: Real) -> None:

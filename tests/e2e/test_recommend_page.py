@@ -71,13 +71,13 @@ def history(pods: list[str], end: int) -> Iterator[str]:
     instants = range(end - 8 * 86400, end + 1, 300)
     series = [f'namespace="default",pod="{pod}",container="main"' for pod in pods]
     yield "# TYPE container_cpu_usage_seconds counter"
-    for one in series:
+    for row in series:
         for at in instants:
-            yield f"container_cpu_usage_seconds_total{{{one}}} {0.2 * (at - instants[0])} {at}"
+            yield f"container_cpu_usage_seconds_total{{{row}}} {0.2 * (at - instants[0])} {at}"
     yield "# TYPE container_memory_working_set_bytes gauge"
-    for one in series:
+    for row in series:
         for number, at in enumerate(instants):
-            yield f"container_memory_working_set_bytes{{{one}}} {(200 + number % 50) * MI} {at}"
+            yield f"container_memory_working_set_bytes{{{row}}} {(200 + number % 50) * MI} {at}"
     yield "# EOF"
 
 
@@ -110,7 +110,7 @@ def _running(up: Running) -> list[str]:
 def _sizes(up: Running) -> set[tuple[str, str]]:
     pods = up.json("get", "pods", "-l", "app=web")["items"]
     asked = [pod["spec"]["containers"][0]["resources"]["requests"] for pod in pods]
-    return {(one["cpu"], one["memory"]) for one in asked}
+    return {(entry["cpu"], entry["memory"]) for entry in asked}
 
 
 def test_the_page_draws_its_charts_in_a_browser_and_sends_no_request(site: Site, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_without_a_yes_nothing_is_changed(site: Site) -> None:
 def test_patches_can_be_applied_by_kubectl(site: Site, tmp_path: Path) -> None:
     folder = tmp_path / "patches"
     site.recommend("--patch-dir", str(folder))
-    [patch] = [one for one in folder.iterdir() if "deployment-web" in one.name]
+    [patch] = [path for path in folder.iterdir() if "deployment-web" in path.name]
     content = yaml.safe_load(patch.read_text())
     assert content["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["memory"] == "423Mi"
     words = site.running.kubectl("patch", "deploy/web", "--patch-file", str(patch), "--dry-run=server")

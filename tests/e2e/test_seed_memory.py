@@ -166,7 +166,7 @@ async def test_an_out_of_memory_kill_is_reported_and_fixed_by_a_resize(lab: Lab)
 async def test_out_of_memory_ends_a_pod_that_does_not_restart(lab: Lab) -> None:
     await lab.create(pod("p", program(WANTS_MUCH, exactly("500m/64Mi")), restartPolicy="Never", volumes=[PROGRAMS]))
     seen = await lab.until("p", died("OOMKilled", 137, 0))
-    assert (await lab.until("p", lambda one: one["status"]["phase"] == "Failed"))["metadata"] and seen
+    assert (await lab.until("p", lambda obj: obj["status"]["phase"] == "Failed"))["metadata"] and seen
 
 
 async def test_a_container_that_keeps_crashing_is_resized(lab: Lab) -> None:

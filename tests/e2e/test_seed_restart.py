@@ -107,8 +107,8 @@ def shown(up: Running, name: str = "p1") -> Object:
 
 
 def identities(up: Running) -> list[tuple[str, int]]:
-    listed = [one for name in ("p1", "p2") for one in statuses(shown(up, name)).values()]
-    return [(one["containerID"], one["restartCount"]) for one in listed]
+    listed = [status for name in ("p1", "p2") for status in statuses(shown(up, name)).values()]
+    return [(entry["containerID"], entry["restartCount"]) for entry in listed]
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")

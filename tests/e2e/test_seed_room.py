@@ -116,7 +116,7 @@ async def test_resources_requested_by_a_deferred_resize_are_not_allocated_to_new
 async def test_more_than_the_node_has_is_infeasible(lab: Lab) -> None:
     before = await lab.run(placed("p1", exactly("500m/64Mi")))
     await ask(lab, "p1", "3/64Mi")
-    seen = await lab.until("p1", lambda one: bool(one and conditions(one).get("PodResizePending")))
+    seen = await lab.until("p1", lambda obj: bool(obj and conditions(obj).get("PodResizePending")))
     reported = conditions(seen)["PodResizePending"]
     assert reported["reason"] == "Infeasible"
     assert reported["message"] == "Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000"

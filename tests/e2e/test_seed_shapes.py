@@ -141,7 +141,7 @@ async def test_requests_and_limits_are_added_where_there_were_none(lab: Lab) -> 
         "c5": sizes("50m/32Mi", "100m/64Mi"),
         "c6": sizes("50m/32Mi"),
     }
-    seen = await lab.run(pod("late", *(container(name, one) for name, one in before.items())))
+    seen = await lab.run(pod("late", *(container(name, item) for name, item in before.items())))
     await lab.verify(seen)
     await lab.patch("late", patch_of(after))
     resized = await lab.settled("late")
@@ -233,7 +233,7 @@ async def test_limits_of_containers_move_within_the_pods(lab: Lab) -> None:
     members = container("c1", sizes("100m/64Mi", "200m/96Mi")), container("c2", sizes("100m/64Mi"))
     changes = {"c1": sizes("150m/64Mi", "500m/256Mi")}, {"c1": sizes("50m/48Mi", "100m/64Mi")}
     body = pod("within", *members, resources=sizes("300m/160Mi", "500m/256Mi"))
-    await pod_level(lab, body, *((None, one) for one in changes))
+    await pod_level(lab, body, *((None, change) for change in changes))
 
 
 async def test_pod_level_resources_are_added_to_a_pod_that_had_none(lab: Lab) -> None:
@@ -255,6 +255,6 @@ async def test_a_new_pod_has_no_resize_to_complete(lab: Lab) -> None:
     seen = await lab.run(body)
     await lab.agent.idle()
     listed = await lab.client.list(EVENT, "default", fieldSelector=f"involvedObject.uid={seen['metadata']['uid']}")
-    reasons = [one["reason"] for one in listed["items"]]
+    reasons = [item["reason"] for item in listed["items"]]
     assert "Started" in reasons and not any(reason.startswith("Resize") for reason in reasons)
     assert is_ready(seen) and not conditions(seen, *RESIZE)

@@ -107,7 +107,7 @@ async def machines(folder: Path) -> AsyncIterator[Machines]:
 
 def is_ready(node: Object | None) -> bool:
     conditions = ((node or {}).get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 async def test_the_guide_for_several_machines_can_be_typed_in(tmp_path: Path) -> None:
@@ -124,12 +124,12 @@ async def test_the_guide_for_several_machines_can_be_typed_in(tmp_path: Path) ->
             node = await becomes(client, NODE, "", "n2", is_ready)
             assert node is not None
             assert {"type": "InternalIP", "address": "127.0.0.1"} in node["status"]["addresses"]
-            await becomes(client, ACCOUNT, "default", "default", lambda one: one is not None)
+            await becomes(client, ACCOUNT, "default", "default", lambda account: account is not None)
             container = {"name": "c", "image": "host", "command": ["sleep", "1d"]}
             body = {"metadata": {"name": "p"}, "spec": {"containers": [container]}}
             await client.create(POD, body, "default")
             pod = await becomes(
-                client, POD, "default", "p", lambda one: bool(one and one["status"].get("phase") == "Running")
+                client, POD, "default", "p", lambda obj: bool(obj and obj["status"].get("phase") == "Running")
             )
             assert pod is not None and pod["spec"]["nodeName"] == "n2"
         finally:

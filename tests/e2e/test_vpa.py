@@ -236,7 +236,9 @@ def has(cpu: Callable[[int], bool], memory: Callable[[int], bool]) -> Callable[[
         if not is_settled(pod):
             return False
         places = pod["spec"]["containers"][0]["resources"], statuses(pod)["c"]["resources"]
-        return all(cpu(milli(one["requests"]["cpu"])) and memory(size(one["requests"]["memory"])) for one in places)
+        return all(
+            cpu(milli(place["requests"]["cpu"])) and memory(size(place["requests"]["memory"])) for place in places
+        )
 
     return so
 
@@ -387,7 +389,9 @@ async def test_a_resize_that_ends_in_throttling_is_taken_back(lab: Scaled, app: 
     assert after["metadata"]["generation"] == undone["metadata"]["generation"], "it was lowered again"
 
     def reported(events: list[Object]) -> bool:
-        return any(one.get("reason") == "ResizeUndone" and "uses up its CPU limit" in one["message"] for one in events)
+        return any(
+            event.get("reason") == "ResizeUndone" and "uses up its CPU limit" in event["message"] for event in events
+        )
 
     about = f"involvedObject.kind=VerticalPodAutoscaler,involvedObject.name={app}"
     await all_become(lab.client, EVENT, "default", reported, PATIENCE_S, fieldSelector=about)
@@ -399,7 +403,7 @@ async def test_a_pod_that_requires_an_autoscaler_starts_once_there_is_one(lab: S
     def held(pod: Object) -> bool:
         gates = pod["spec"].get("schedulingGates") or []
         why = conditions(pod).get("PodScheduled", {}).get("reason")
-        return [one["name"] for one in gates] == ["podfit.dev/requires-vpa"] and why == "SchedulingGated"
+        return [gate["name"] for gate in gates] == ["podfit.dev/requires-vpa"] and why == "SchedulingGated"
 
     waiting = await lab.pod_of(app, held)
     await lab.passes(2)
@@ -412,4 +416,4 @@ async def test_a_pod_that_requires_an_autoscaler_starts_once_there_is_one(lab: S
 
 
 def any_panic(events: list[Object]) -> bool:
-    return any("PanicButton" in (one.get("message") or "") for one in events)
+    return any("PanicButton" in (event.get("message") or "") for event in events)

@@ -110,7 +110,7 @@ class Points(Lab):
         """The reasons why the updater's last pass left pods unchanged, by pod."""
         assert self.up.autoscaler is not None
         story = self.up.autoscaler.updater.skip_reasons.of((ns, name)) or {"pods": {}}
-        return {pod: one["reason"] for pod, one in story["pods"].items()}
+        return {pod: event["reason"] for pod, event in story["pods"].items()}
 
 
 def ready(count: int) -> Callable[[list[Object]], bool]:
@@ -142,8 +142,8 @@ async def ns(lab: Points) -> AsyncIterator[str]:
     yield name
     # Jobs leave their pods behind.
     for kind in (VPA, DEPLOYMENT, CRON_JOB, JOB, POD):
-        for one in (await lab.client.list(kind, name))["items"]:
-            await lab.client.delete(kind, name, one["metadata"]["name"])
+        for item in (await lab.client.list(kind, name))["items"]:
+            await lab.client.delete(kind, name, item["metadata"]["name"])
     await lab.pods(name, lambda pods: not pods)
 
 
@@ -179,7 +179,7 @@ async def test_a_successor_that_must_be_smaller_is_squeezed_towards_its_lower_bo
 async def test_a_quota_leaves_no_deployment_short_of_a_pod(lab: Points, ns: str) -> None:
     body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
     await lab.client.create(QUOTA, {**body, "spec": {"hard": {"requests.cpu": "700m"}}}, ns)
-    await becomes(lab.client, QUOTA, ns, "q", lambda one: bool(((one or {}).get("status") or {}).get("used")))
+    await becomes(lab.client, QUOTA, ns, "q", lambda quota: bool(((quota or {}).get("status") or {}).get("used")))
     await lab.deploy(ns, "a")
     await lab.scale(ns, "a", "Recreate")
     await lab.pods(ns, ready(2))
@@ -195,7 +195,7 @@ async def test_a_target_beyond_the_node_is_capped_so_that_recreated_pods_run(lab
     await lab.deploy(ns, "a", 0)
     await lab.scale(ns, "a", "Initial")
     await lab.recommend(ns, "a", "23400m")
-    await becomes(lab.client, VPA, ns, "a", lambda one: "TargetExceedsNodes" in conditions(one), PATIENCE_S)
+    await becomes(lab.client, VPA, ns, "a", lambda vpa: "TargetExceedsNodes" in conditions(vpa), PATIENCE_S)
     await lab.client.patch(DEPLOYMENT, ns, "a", {"spec": {"replicas": 1}})
     [pod] = await lab.pods(ns, ready(1))
     assert 1000 < cpu(pod) <= 2000
@@ -203,7 +203,7 @@ async def test_a_target_beyond_the_node_is_capped_so_that_recreated_pods_run(lab
 
 def conditions(vpa: Object | None) -> dict[str, Any]:
     found = ((vpa or {}).get("status") or {}).get("conditions") or ()
-    return {one["type"]: one for one in found if one["status"] == "True"}
+    return {condition["type"]: condition for condition in found if condition["status"] == "True"}
 
 
 # --- budgets --------------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ async def test_resizes_that_restart_wait_for_the_disruption_budget(lab: Points, 
     budget = {"minAvailable": 3, "selector": {"matchLabels": {"app": "a"}}}
     body = {"apiVersion": BUDGET.api_version, "kind": BUDGET.kind, "metadata": {"name": "b"}, "spec": budget}
     await lab.client.create(BUDGET, body, ns)
-    await becomes(lab.client, BUDGET, ns, "b", lambda one: (one or {}).get("status", {}).get("currentHealthy") == 3)
+    await becomes(lab.client, BUDGET, ns, "b", lambda obj: (obj or {}).get("status", {}).get("currentHealthy") == 3)
     await lab.scale(ns, "a", "InPlaceOrRecreate")
     await lab.recommend(ns, "a", "200m")
     await lab.passes(4)
@@ -240,9 +240,9 @@ async def _most_down(lab: Points, ns: str, count: int) -> int:
     async with aclosing(lab.client.watch(POD, ns, resourceVersion=revision)) as events, asyncio.timeout(PATIENCE_S):
         async for _, pod in events:
             seen[pod["metadata"]["name"]] = pod
-            changed = [one for one in seen.values() if cpu(one) == 200]
-            most = max(most, sum(not is_settled(one) or statuses(one)["c"]["restartCount"] < 1 for one in changed))
-            if len(changed) == count and all(is_settled(one) for one in changed):
+            changed = [item for item in seen.values() if cpu(item) == 200]
+            most = max(most, sum(not is_settled(item) or statuses(item)["c"]["restartCount"] < 1 for item in changed))
+            if len(changed) == count and all(is_settled(item) for item in changed):
                 break
     return most
 
@@ -313,7 +313,7 @@ async def test_a_cron_job_without_template_labels_learns_from_its_own_pods_alone
 
 async def _recommended(lab: Points, ns: str, name: str) -> list[str]:
     """The containers with a recommendation, once there is at least one."""
-    found = await becomes(lab.client, VPA, ns, name, lambda one: bool(sized(one)), PATIENCE_S)
+    found = await becomes(lab.client, VPA, ns, name, lambda vpa: bool(sized(vpa)), PATIENCE_S)
     return [entry["containerName"] for entry in sized(found)]
 
 
@@ -327,7 +327,7 @@ async def test_of_two_autoscalers_for_the_same_pods_the_younger_names_the_older(
     await lab.pods(ns, ready(2))
     await lab.scale(ns, "a-first", "Initial", "Deployment/a", recommenders=[])
     await lab.scale(ns, "b-second", "InPlaceOrRecreate", "Deployment/a", recommenders=[])
-    found = await becomes(lab.client, VPA, ns, "b-second", lambda one: "Overruled" in conditions(one), PATIENCE_S)
+    found = await becomes(lab.client, VPA, ns, "b-second", lambda vpa: "Overruled" in conditions(vpa), PATIENCE_S)
     assert "VerticalPodAutoscaler a-first is older" in conditions(found)["Overruled"]["message"]
     about = "involvedObject.name=b-second,reason=Overruled"
     await all_become(lab.client, EVENT, ns, bool, PATIENCE_S, fieldSelector=about)
@@ -356,7 +356,14 @@ async def test_when_the_registered_webhook_dies_another_takes_over_and_no_pod_co
     await asyncio.gather(task, return_exceptions=True)
     await lab.recommend(ns, "a", "300m")
     unsized = asyncio.ensure_future(_unsized(lab, ns, names(first)))
-    await becomes(lab.client, MUTATING, "", "vpa-webhook-config", lambda one: _port_of(one) == own.port, PATIENCE_S)
+    await becomes(
+        lab.client,
+        MUTATING,
+        "",
+        "vpa-webhook-config",
+        lambda configuration: _port_of(configuration) == own.port,
+        PATIENCE_S,
+    )
     await lab.pods(ns, lambda pods: ready(2)(pods) and all(cpu(pod) == 300 for pod in pods))
     assert await unsized == []
 
@@ -393,19 +400,19 @@ def _history(end: int) -> Iterator[str]:
     instants = range(end - DAYS * 86400, end + 1, STEP)
     labels = [f'namespace="default",pod="old-{number}"' for number in range(2)]
     yield "# TYPE container_cpu_usage_seconds counter"
-    for one in labels:
+    for label in labels:
         used = 0.0
         for at in instants:
-            yield f'container_cpu_usage_seconds_total{{{one},container="c"}} {used} {at}'
+            yield f'container_cpu_usage_seconds_total{{{label},container="c"}} {used} {at}'
             used += STEP * (1.0 if (at - instants[0]) % 18000 < 3600 else 0.1)
     yield "# TYPE container_memory_working_set_bytes gauge"
-    for one in labels:
+    for label in labels:
         for at in instants:
-            yield f'container_memory_working_set_bytes{{{one},container="c"}} 6e+08 {at}'
+            yield f'container_memory_working_set_bytes{{{label},container="c"}} 6e+08 {at}'
     yield "# TYPE kube_pod_labels gauge"
-    for one in labels:
+    for label in labels:
         for at in instants:
-            yield f'kube_pod_labels{{{one},label_app="web"}} 1 {at}'
+            yield f'kube_pod_labels{{{label},label_app="web"}} 1 {at}'
     yield "# EOF"
 
 
@@ -430,7 +437,7 @@ async def test_history_from_prometheus_gives_a_recommendation_at_once(
     async with Points(tmp_path, runtime, recommender=flags) as lab:
         await lab.deploy("default", "web", 1)
         await lab.scale("default", "web", "Off", recommenders=[])
-        found = await becomes(lab.client, VPA, "default", "web", lambda one: bool(sized(one)), PATIENCE_S)
+        found = await becomes(lab.client, VPA, "default", "web", lambda vpa: bool(sized(vpa)), PATIENCE_S)
         [entry] = sized(found)
         assert 1000 <= Quantity.parse(entry["target"]["cpu"]).milli <= 1300
         assert 6e8 <= Quantity.parse(entry["target"]["memory"]).value <= 9e8

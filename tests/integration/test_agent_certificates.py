@@ -68,7 +68,7 @@ async def test_a_serving_certificate_has_the_names_that_were_approved(whole: Who
     certificate = await renewed(whole, SERVING, "n1", "10.0.0.7")
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["n1"]
-    assert [str(one) for one in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.7"]
+    assert [str(item) for item in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.7"]
 
 
 async def test_connections_show_the_new_certificate_from_the_next_request_on(whole: Whole) -> None:

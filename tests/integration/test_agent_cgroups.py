@@ -35,13 +35,13 @@ def is_patient(scenario: dict[str, Any]) -> bool:
 
 
 def is_plain(scenario: dict[str, Any]) -> bool:
-    pods = [one for one in scenario["manifests"] if one["kind"] == "Pod"]
+    pods = [manifest for manifest in scenario["manifests"] if manifest["kind"] == "Pod"]
     if len(pods) != 1 or len(scenario["manifests"]) != 1 or "nodeName" not in pods[0]["spec"]:
         return False
     containers = [*(pods[0]["spec"].get("initContainers") or ()), *pods[0]["spec"]["containers"]]
-    sleeping = all(one["command"] == ["sh", "-c", "sleep 1d"] for one in containers)
+    sleeping = all(container["command"] == ["sh", "-c", "sleep 1d"] for container in containers)
     steps = all(step["do"] in ("create pod/p1", "patch resize pod/p1") for step in scenario["steps"])
-    present = all("absent" not in one["image"] and "readinessProbe" not in one for one in containers)
+    present = all("absent" not in container["image"] and "readinessProbe" not in container for container in containers)
     return sleeping and steps and present
 
 
@@ -77,11 +77,11 @@ class RealNode:
         assert state is not None
         pod = await self.runtime.pod_limits(uid)
         found = {"(pod)": pod}
-        for one in state.containers:
-            if one.state == RUNNING:
-                found[one.name + (f"#{one.attempt}" if one.attempt else "")] = await self.runtime.container_limits(
-                    one.id
-                )
+        for container in state.containers:
+            if container.state == RUNNING:
+                found[
+                    container.name + (f"#{container.attempt}" if container.attempt else "")
+                ] = await self.runtime.container_limits(container.id)
         return {
             name: {
                 "cpu.shares": limits.cpu_shares,
@@ -179,13 +179,15 @@ async def test_memory_in_use_is_not_taken_away_and_the_resize_ends_when_it_is_re
     await node.cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": smaller}]}})
 
     async def refused() -> list[str]:
-        conditions = {one["type"]: one for one in (await node.cluster.pod("p"))["status"]["conditions"]}
+        conditions = {
+            condition["type"]: condition for condition in (await node.cluster.pod("p"))["status"]["conditions"]
+        }
         shown = conditions.get("PodResizeInProgress") or {}
         return [] if "below current usage" in shown.get("message", "") else [str(conditions)]
 
     async def done() -> list[str]:
         seen = (await node.cluster.pod("p"))["status"]
-        types = {one["type"] for one in seen["conditions"]}
+        types = {condition["type"] for condition in seen["conditions"]}
         good = seen["containerStatuses"][0]["resources"] == smaller and "PodResizeInProgress" not in types
         return [] if good else [str(seen)]
 
@@ -219,7 +221,7 @@ async def test_processes_outlive_the_agent_and_a_resize_made_meanwhile_is_done_a
     assert not await node.until(lambda: shows("400m"))
     after = await node.runtime.pod(uid)
     assert after is not None
-    assert [one.pid for one in after.containers] == [one.pid for one in before.containers]
+    assert [listed.pid for listed in after.containers] == [listed.pid for listed in before.containers]
     assert (await node.kernel(uid))["c"]["cpu.cfs_quota_us"] == 40_000
 
 
@@ -252,5 +254,5 @@ async def test_a_limit_written_into_the_kernel_by_hand_is_reported(node: RealNod
     await node.agent.drift.check()
     assert not await node.until(lambda: unlike({"cpu": "200m", "memory": "96Mi"}))
     await node.agent.idle()
-    reported = [one["reason"] for one in await node.cluster.events()]
+    reported = [event["reason"] for event in await node.cluster.events()]
     assert reported.count("CgroupChanged") == 1

@@ -65,16 +65,16 @@ class Machine:
 
     def running(self) -> dict[tuple[str, str], Cpus]:
         return {
-            (one.config.name, item.config.name): parse(item.limits.cpuset_cpus)
-            for one in self.node.machine.pods.values()
-            for item in one.containers.values()
+            (candidate.config.name, item.config.name): parse(item.limits.cpuset_cpus)
+            for candidate in self.node.machine.pods.values()
+            for item in candidate.containers.values()
             if item.state == RUNNING
         }
 
     def _check(self, moment: str) -> None:
         cpus, policy = self.running(), self.node.agent.cpus
         for (owner, name), mine in cpus.items() if isinstance(policy, StaticPolicy) else ():
-            uid = next(uid for uid, one in self.node.machine.pods.items() if one.config.name == owner)
+            uid = next(uid for uid, item in self.node.machine.pods.items() if item.config.name == owner)
             if mine != policy.cpus.of(uid).get(name):
                 continue
             for other, theirs in cpus.items():
@@ -85,8 +85,8 @@ class Machine:
         return text(self.running()[name, container])
 
     async def create(self, *pods: dict[str, Any]) -> None:
-        for one in pods:
-            await self.cluster.client.create(POD, one)
+        for candidate in pods:
+            await self.cluster.client.create(POD, candidate)
             await self.node.quiet()
 
     async def delete(self, name: str) -> None:
@@ -140,7 +140,7 @@ async def test_init_containers_use_the_cpus_of_those_that_start_later_but_not_of
         await found.node.pass_time(30)
         entries = found.checkpoint()["entries"]
         cpus = {name: parse(listed) for name, listed in next(iter(entries.values())).items()}
-        assert {name: len(one) for name, one in cpus.items()} == {"side": 1, "first": 2, "c": 2, "d": 1}
+        assert {name: len(item) for name, item in cpus.items()} == {"side": 1, "first": 2, "c": 2, "d": 1}
         assert len(cpus["side"] | cpus["c"] | cpus["d"]) == 4
         assert cpus["first"] <= cpus["c"] | cpus["d"]
         assert await found.cpus("p", "c") == text(cpus["c"])
@@ -189,7 +189,7 @@ async def test_cpus_of_a_guaranteed_pod_cannot_be_resized(tmp_path: Path) -> Non
         found = await machine(cluster)
         await found.create(pod("p", container("c", "2")))
         await found.resize("p", c="3")
-        conditions = {one["type"]: one for one in (await cluster.pod("p"))["status"]["conditions"]}
+        conditions = {condition["type"]: condition for condition in (await cluster.pod("p"))["status"]["conditions"]}
         assert conditions["PodResizePending"]["reason"] == "Infeasible"
         assert conditions["PodResizePending"]["message"] == (
             'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"'
@@ -209,7 +209,7 @@ async def test_with_the_gate_a_resize_keeps_cpus_and_adds_the_nearest(tmp_path: 
         assert await found.cpus("p") == "4"
         assert await found.cpus("shared") == "0-3,5-7"
         status = (await cluster.pod("p"))["status"]
-        assert not [one for one in status["conditions"] if one["type"].startswith("PodResize")]
+        assert not [condition for condition in status["conditions"] if condition["type"].startswith("PodResize")]
         assert status["containerStatuses"][0]["restartCount"] == 0
         assert not found.overlaps
 
@@ -232,8 +232,8 @@ async def test_a_resize_to_part_of_a_cpu_is_rejected_with_an_event(tmp_path: Pat
         await found.resize("p", c="2500m")
         why = 'container \\"c\\" requests 2500m, which is not a whole number of CPUs'
         await found.node.agent.idle()
-        events = [one for one in await cluster.events() if one["reason"] == "ResizeInfeasible"]
-        assert [why in one["message"] for one in events] == [True]
+        events = [event for event in await cluster.events() if event["reason"] == "ResizeInfeasible"]
+        assert [why in event["message"] for event in events] == [True]
         assert await found.cpus("p") == "1,5"
 
 
@@ -261,7 +261,11 @@ async def test_a_resize_waits_for_cpus_that_another_pod_gives_back(tmp_path: Pat
         found = await machine(cluster, RESIZABLE)
         await found.create(pod("a", container("c", "5")), pod("b", container("c", "2")))
         await found.resize("b", c="4")
-        conditions = [one["reason"] for one in (await cluster.pod("b"))["status"]["conditions"] if "reason" in one]
+        conditions = [
+            condition["reason"]
+            for condition in (await cluster.pod("b"))["status"]["conditions"]
+            if "reason" in condition
+        ]
         assert "Deferred" in conditions
         await found.resize("a", c="3")
         cpus = found.running()
@@ -313,7 +317,7 @@ async def test_older_designs_reject_parts_of_a_cpu_with_an_event(tmp_path: Path,
         found, ask = await in_dialect(cluster, dialect)
         await patch(found, ask, "2500m")
         await found.node.agent.idle()
-        events = [one["message"] for one in await cluster.events("old") if one["type"] == "Warning"]
+        events = [event["message"] for event in await cluster.events("old") if event["type"] == "Warning"]
         assert len(events) == 1 and "requests 2500m, which is not a whole number of CPUs" in events[0]
         assert await found.cpus("p") == "1,5"
 
@@ -464,7 +468,7 @@ async def test_metrics_show_what_is_assigned(tmp_path: Path) -> None:
         assert counted("kubelet_cpu_manager_exclusive_cpu_allocation_count") == 5
         assert counted("kubelet_cpu_manager_shared_pool_size_millicores") == 2000
         per_node = [counted("kubelet_cpu_manager_allocation_per_numa", {"numa_node": node}) for node in ("0", "1")]
-        assert sum(one or 0 for one in per_node) == 5
+        assert sum(item or 0 for item in per_node) == 5
         await found.delete("a")
         assert counted("kubelet_cpu_manager_exclusive_cpu_allocation_count") == 3
         assert counted("kubelet_cpu_manager_shared_pool_size_millicores") == 4000

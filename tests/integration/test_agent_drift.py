@@ -33,7 +33,7 @@ async def looked(cluster: Cluster, node: TestNode) -> dict[str, Any]:
 
 
 async def reports(cluster: Cluster) -> list[str]:
-    return [one["message"] for one in await cluster.events() if one["reason"] == "CgroupChanged"]
+    return [event["message"] for event in await cluster.events() if event["reason"] == "CgroupChanged"]
 
 
 async def test_a_limit_written_by_hand_appears_in_the_status_and_in_one_event(cluster: Cluster, node: TestNode) -> None:
@@ -46,7 +46,9 @@ async def test_a_limit_written_by_hand_appears_in_the_status_and_in_one_event(cl
         "Container c: the cgroup has cpu request 100m, cpu limit 200m, memory limit 96Mi, but "
         "cpu request 100m, cpu limit 500m, memory limit 128Mi were set"
     ]
-    assert not [one for one in (await cluster.pod("p"))["status"]["conditions"] if "Resize" in one["type"]]
+    assert not [
+        condition for condition in (await cluster.pod("p"))["status"]["conditions"] if "Resize" in condition["type"]
+    ]
 
 
 async def test_the_next_resize_sets_what_a_hand_has_changed(cluster: Cluster, node: TestNode) -> None:

@@ -53,12 +53,14 @@ def waiting(seen: dict[str, Any], number: int = 0) -> tuple[str, str]:
 
 
 async def said(cluster: Cluster) -> set[tuple[str, str, str]]:
-    return {(one["type"], one["reason"], one["message"]) for one in await cluster.events()}
+    return {(event["type"], event["reason"], event["message"]) for event in await cluster.events()}
 
 
 async def runs(cluster: Cluster, name: str = "p") -> bool:
     status = (await cluster.pod(name))["status"]
-    return status["phase"] == "Running" and all("running" in one["state"] for one in status["containerStatuses"])
+    return status["phase"] == "Running" and all(
+        "running" in container_status["state"] for container_status in status["containerStatuses"]
+    )
 
 
 # --- the runtime fails ----------------------------------------------------------------------------------------------
@@ -178,7 +180,7 @@ async def test_a_container_that_ends_in_the_middle_of_its_resize_is_not_an_error
     node.runtime.fail_next("update_container", NotFound("it ended"))
     await grow(cluster)
     await node.pass_time(1)
-    assert not [one for one in await cluster.events() if one["reason"] == "ResizeError"]
+    assert not [event for event in await cluster.events() if event["reason"] == "ResizeError"]
     node.agent.enqueue((await cluster.pod("p"))["metadata"]["uid"])
     await node.quiet()
     status = (await cluster.pod("p"))["status"]["containerStatuses"][0]
@@ -267,13 +269,13 @@ async def test_a_full_disk_at_the_start_delays_the_start_and_nothing_else(
     await node.agent.start()
     await cluster.clock.advance(20)
     assert not node.agent.synced.is_set()
-    assert [one.state for one in node.machine.containers.values()] == [RUNNING]
+    assert [listed.state for listed in node.machine.containers.values()] == [RUNNING]
     monkeypatch.undo()
     await cluster.clock.advance(40)
     await asyncio.wait_for(node.agent.synced.wait(), 5)
     await node.quiet()
     assert node.agent.ledger.allocated(uid) is not None
-    assert [one.config.attempt for one in node.machine.containers.values()] == [0]
+    assert [listed.config.attempt for listed in node.machine.containers.values()] == [0]
 
 
 async def test_an_agent_with_a_full_disk_still_stops(
@@ -365,7 +367,7 @@ async def test_any_damage_to_the_ledger_is_made_good_at_the_start(cluster: Clust
         node.agent.ledger.path.write_bytes(damage)
         await node.restart()
         assert {uid: node.agent.ledger.allocated(uid) for uid in uids} == before
-        assert [one.config.attempt for one in node.machine.containers.values()] == [0, 0]
+        assert [listed.config.attempt for listed in node.machine.containers.values()] == [0, 0]
 
 
 # --- the API server is away -----------------------------------------------------------------------------------------
@@ -386,7 +388,7 @@ async def unreachable(node: TestNode) -> AsyncIterator[None]:
         yield
 
     transport.request, transport.stream = refuse, cut  # type: ignore[method-assign]
-    for task in [one for one in node.agent._tasks._tasks if one.get_name() == "pods"]:
+    for task in [entry for entry in node.agent._tasks._tasks if entry.get_name() == "pods"]:
         task.cancel()
     node.agent._tasks.start(node.agent._cache.run(), "pods")
     try:
@@ -409,7 +411,7 @@ async def test_a_node_lives_on_while_the_server_is_away_for_minutes(cluster: Clu
     async with unreachable(remote):
         await pass_alone(remote, 600)
         attempts = {
-            owner.config.name: max(one.config.attempt for one in owner.containers.values())
+            owner.config.name: max(listed.config.attempt for listed in owner.containers.values())
             for owner in remote.machine.pods.values()
         }
         assert attempts["steady"] == 0 and attempts["once"] == 0
@@ -427,7 +429,8 @@ async def test_a_node_lives_on_while_the_server_is_away_for_minutes(cluster: Clu
     assert await runs(cluster, "late")
     assert "weak" not in {owner.config.name for owner in remote.machine.pods.values()}
     ready = {
-        one["type"]: one["status"] for one in (await cluster.client.get(NODE, "", "node1"))["status"]["conditions"]
+        condition["type"]: condition["status"]
+        for condition in (await cluster.client.get(NODE, "", "node1"))["status"]["conditions"]
     }
     assert ready["Ready"] == "True"
 
@@ -445,9 +448,9 @@ async def test_a_jump_of_the_clock_neither_stops_restarts_nor_ends_pods(
     await create(cluster, node, pod("probed", container("c", readinessProbe=probe)))
     await node.pass_time(12)
     cluster.clock._now += jump_s
-    attempts = max(one.config.attempt for one in node.machine.containers.values())
+    attempts = max(listed.config.attempt for listed in node.machine.containers.values())
     await node.pass_time(60)
-    assert max(one.config.attempt for one in node.machine.containers.values()) > attempts
+    assert max(listed.config.attempt for listed in node.machine.containers.values()) > attempts
     assert await runs(cluster, "timed"), "its ten minutes are not over"
     assert (await cluster.pod("probed"))["status"]["containerStatuses"][0]["ready"]
     await node.pass_time(600, 10)
@@ -477,8 +480,8 @@ async def test_duplicate_and_late_events_change_nothing(cluster: Cluster, node: 
     after_all = await cluster.pod("p")
     assert after_all["status"] == end
     assert node.machine.pods[after_all["metadata"]["uid"]].limits == machine
-    assert [one.config.attempt for one in node.machine.containers.values()] == [0]
-    assert len([one for one in await cluster.events() if one["reason"] == "ResizeStarted"]) == 1
+    assert [listed.config.attempt for listed in node.machine.containers.values()] == [0]
+    assert len([event for event in await cluster.events() if event["reason"] == "ResizeStarted"]) == 1
 
 
 async def test_a_deleted_pod_is_not_brought_back_by_a_late_event(cluster: Cluster, node: TestNode) -> None:

@@ -44,13 +44,17 @@ class Story:
         status = seen["status"]["containerStatuses"][0]
         ledger = self.node.agent.ledger
         machine = self.node.machine.pods[uid]
-        found = {one["type"]: one.get("reason", "") for one in seen["status"]["conditions"] if "Resize" in one["type"]}
+        found = {
+            condition["type"]: condition.get("reason", "")
+            for condition in seen["status"]["conditions"]
+            if "Resize" in condition["type"]
+        }
         assert seen["spec"]["containers"][0]["resources"]["requests"]["cpu"] == spec
         assert status["allocatedResources"]["cpu"] == allocated
         assert ledger.allocated(uid) == Allocated({"c": {"requests": {"cpu": allocated}}})
         assert ledger.actuated(uid) == Actuated({"c": {"requests": {"cpu": actuated}}})
         assert status["resources"]["requests"]["cpu"] == shown
-        assert [one.limits.cpu_shares for one in machine.containers.values()] == [shares]
+        assert [container.limits.cpu_shares for container in machine.containers.values()] == [shares]
         assert found == conditions
 
 
@@ -91,7 +95,11 @@ async def test_the_flow_control_story_of_the_kep(tmp_path: Path) -> None:
         await node.restart()
         await story.expect(**hopeless, PodResizePending="Infeasible")  # type: ignore[arg-type]
         seen = await cluster.pod("p")
-        message = next(one["message"] for one in seen["status"]["conditions"] if one["type"] == "PodResizePending")
+        message = next(
+            condition["message"]
+            for condition in seen["status"]["conditions"]
+            if condition["type"] == "PodResizePending"
+        )
         assert message == "Node didn't have enough capacity: cpu, requested: 100000, capacity: 2000"
 
         # All of it is in Events and the pod's story.
@@ -114,7 +122,7 @@ async def test_a_resize_that_failed_half_way_is_finished_when_memory_is_released
         smaller = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "100Mi"}}
         await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": smaller}]}})
         await node.quiet()
-        conditions = {one["type"]: one for one in (await cluster.pod("p"))["status"]["conditions"]}
+        conditions = {condition["type"]: condition for condition in (await cluster.pod("p"))["status"]["conditions"]}
         failing = conditions["PodResizeInProgress"]
         assert failing["reason"] == "Error"
         assert f"memory limit ({100 << 20}) below current usage ({128 << 20})" in failing["message"]
@@ -123,7 +131,7 @@ async def test_a_resize_that_failed_half_way_is_finished_when_memory_is_released
         node.runtime.set_load(uid, "c", memory=float(50 << 20))
         await node.quiet()
         seen = await cluster.pod("p")
-        assert "PodResizeInProgress" not in {one["type"] for one in seen["status"]["conditions"]}
+        assert "PodResizeInProgress" not in {condition["type"] for condition in seen["status"]["conditions"]}
         assert seen["status"]["containerStatuses"][0]["resources"] == smaller
         assert node.machine.pods[uid].limits.memory_bytes == 100 << 20
 
@@ -141,13 +149,13 @@ async def test_a_resize_ends_with_the_pod_whose_memory_stood_in_its_way(tmp_path
         smaller = {"requests": {"memory": "100Mi"}, "limits": {"memory": "100Mi"}}
         await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": smaller}]}})
         await node.quiet()
-        reported = {one["reason"] for one in await cluster.events() if one["reason"].startswith("Resize")}
+        reported = {event["reason"] for event in await cluster.events() if event["reason"].startswith("Resize")}
         assert reported == {"ResizeStarted", "ResizeError"}
         await node.pass_time(6)
         status = (await cluster.pod("p"))["status"]
         assert status["phase"] == "Succeeded"
-        assert not [one for one in status["conditions"] if one["type"].startswith("PodResize")]
-        (completed,) = [one for one in await cluster.events() if one["reason"] == "ResizeCompleted"]
+        assert not [condition for condition in status["conditions"] if condition["type"].startswith("PodResize")]
+        (completed,) = [event for event in await cluster.events() if event["reason"] == "ResizeCompleted"]
         assert '"generation":2' in completed["message"]
 
 
@@ -178,8 +186,8 @@ async def test_a_node_that_became_smaller_refuses_nothing_that_asks_for_no_more_
         await node.quiet()
         status = (await cluster.pod("p"))["status"]
         assert status["containerStatuses"][0]["resources"] == smaller
-        assert not [one for one in status["conditions"] if one["type"].startswith("PodResize")]
-        reported = {one["reason"] for one in await cluster.events() if one["reason"].startswith("Resize")}
+        assert not [condition for condition in status["conditions"] if condition["type"].startswith("PodResize")]
+        reported = {event["reason"] for event in await cluster.events() if event["reason"].startswith("Resize")}
         assert reported == {"ResizeStarted", "ResizeCompleted"}
 
 
@@ -203,19 +211,23 @@ async def test_a_container_that_cannot_give_its_memory_back_holds_up_no_other_de
         await cluster.resize("p", {"spec": {"containers": patch}})
         await node.quiet()
         status = (await cluster.pod("p"))["status"]
-        shown = {one["name"]: one["resources"] for one in status["containerStatuses"]}
+        shown = {
+            container_status["name"]: container_status["resources"] for container_status in status["containerStatuses"]
+        }
         assert shown == {"full": before, "idle": after["idle"], "more": before}
         assert node.machine.pods[uid].limits.memory_bytes == 3 * (256 << 20)
-        (failing,) = [one for one in status["conditions"] if one["type"].startswith("PodResize")]
+        (failing,) = [condition for condition in status["conditions"] if condition["type"].startswith("PodResize")]
         assert (failing["type"], failing["reason"]) == ("PodResizeInProgress", "Error")
         assert f'container "full" memory limit ({100 << 20}) below current usage ({128 << 20})' in failing["message"]
 
         node.runtime.set_load(uid, "full", memory=float(50 << 20))
         await node.quiet()
         status = (await cluster.pod("p"))["status"]
-        assert {one["name"]: one["resources"] for one in status["containerStatuses"]} == after
+        assert {
+            container_status["name"]: container_status["resources"] for container_status in status["containerStatuses"]
+        } == after
         assert node.machine.pods[uid].limits.memory_bytes == (100 + 100 + 300) << 20
-        assert not [one for one in status["conditions"] if one["type"].startswith("PodResize")]
+        assert not [condition for condition in status["conditions"] if condition["type"].startswith("PodResize")]
 
 
 async def test_a_pods_actual_requests_count_what_is_allocated_to_containers_that_do_not_run(tmp_path: Path) -> None:
@@ -233,7 +245,7 @@ async def test_a_pods_actual_requests_count_what_is_allocated_to_containers_that
         await cluster.resize("p", {"spec": {"containers": patch}})
         await node.quiet()
         status = (await cluster.pod("p"))["status"]
-        assert [one["resources"] for one in status["containerStatuses"]] == [larger, larger]
+        assert [container_status["resources"] for container_status in status["containerStatuses"]] == [larger, larger]
         assert status["allocatedResources"] == {"cpu": "120m", "memory": "34Mi"}
         assert status["resources"]["requests"] == status["allocatedResources"]
 
@@ -255,11 +267,15 @@ async def test_a_pod_cgroup_that_cannot_be_put_right_is_a_resize_in_progress_unt
 
         node.machine.hooks.append(refuse)
         await node.restart()
-        (failing,) = [one for one in (await cluster.pod("p"))["status"]["conditions"] if "Resize" in one["type"]]
+        (failing,) = [
+            condition for condition in (await cluster.pod("p"))["status"]["conditions"] if "Resize" in condition["type"]
+        ]
         assert failing["reason"] == "Error" and failing["message"].endswith("the kernel says no")
-        assert "ResizeCompleted" not in [one["reason"] for one in await cluster.events()]
+        assert "ResizeCompleted" not in [event["reason"] for event in await cluster.events()]
         node.machine.hooks.remove(refuse)
         await node.pass_time(10)
         assert node.machine.pods[uid].limits.cpu_quota_us == 20_000
-        assert not [one for one in (await cluster.pod("p"))["status"]["conditions"] if "Resize" in one["type"]]
+        assert not [
+            condition for condition in (await cluster.pod("p"))["status"]["conditions"] if "Resize" in condition["type"]
+        ]
         assert node.agent.metrics.registry.get_sample_value("kubelet_pod_in_progress_resizes") == 0

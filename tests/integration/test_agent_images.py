@@ -87,9 +87,9 @@ async def test_a_full_image_disk_loses_unused_images_and_no_others(
     assert await left(agent) == kept
     await agent.idle()
     events = (await whole.client.list(EVENT, "default"))["items"]
-    warned = [one for one in events if one["reason"] == "FreeDiskSpaceFailed"]
-    assert {one["involvedObject"]["kind"] for one in warned} == {"Node"}
-    assert all("(90% of 10.0 GiB used)" in one["message"] for one in warned)
+    warned = [event for event in events if event["reason"] == "FreeDiskSpaceFailed"]
+    assert {event["involvedObject"]["kind"] for event in warned} == {"Node"}
+    assert all("(90% of 10.0 GiB used)" in entry["message"] for entry in warned)
 
 
 async def test_a_node_that_is_short_of_disk_deletes_what_no_container_uses(
@@ -113,8 +113,8 @@ async def test_an_image_that_comes_to_the_node_is_in_its_status(whole: Whole, re
 
 
 async def waiting(whole: Whole, name: str, words: str) -> None:
-    def holds(one: Object | None) -> bool:
-        statuses = ((one or {}).get("status") or {}).get("containerStatuses") or [{}]
+    def holds(obj: Object | None) -> bool:
+        statuses = ((obj or {}).get("status") or {}).get("containerStatuses") or [{}]
         found = (statuses[0].get("state") or {}).get("waiting") or {}
         return found.get("reason") in ("ErrImagePull", "ImagePullBackOff") and words in found["message"]
 
@@ -159,7 +159,9 @@ async def test_a_container_that_falls_back_to_the_hosts_files_has_a_warning_that
         await whole.up.agents[0].idle()
         events = (await whole.client.list(EVENT, "default"))["items"]
         output = {
-            one["reason"]: (one["type"], one["message"]) for one in events if one["involvedObject"]["name"] == "p"
+            event["reason"]: (event["type"], event["message"])
+            for event in events
+            if event["involvedObject"]["name"] == "p"
         }
         assert output["HostFiles"][0] == "Warning" and "the container runs `sleep 3600`" in output["HostFiles"][1]
         assert "Pulled" not in output and "Pulling" not in output

@@ -63,12 +63,12 @@ asyncio.run(main())
 def pod(name: str, *names: str, **spec: Any) -> dict[str, Any]:
     containers = [
         {
-            "name": one,
+            "name": word,
             "image": "host",
             "command": ["sleep", "10000"],
             "resources": size(100, 32),
         }
-        for one in names
+        for word in names
     ]
     body = {
         "nodeName": "node1",
@@ -118,7 +118,11 @@ async def real(tmp_path: Path) -> AsyncIterator[tuple[Cluster, Agent, ProcessRun
 
 async def pid_of(runtime: ProcessRuntime, uid: str) -> int:
     state = await runtime.pod(uid)
-    return next((one.pid for one in state.containers if one.state == RUNNING), 0) if state is not None else 0
+    return (
+        next((container.pid for container in state.containers if container.state == RUNNING), 0)
+        if state is not None
+        else 0
+    )
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["container", "pod"])
@@ -215,9 +219,9 @@ def _path() -> dict[str, str]:
 def kernel(root: str, uid: str) -> tuple[tuple[int, int], dict[str, tuple[int, int]]]:
     """(quota, memory) of the pod, and of its containers by id."""
     groups = detect()
-    group = next(one for one in groups.below(root) if one.endswith(f"/pod{uid}"))
-    found = {one: groups.limits(one) for one in (group, *groups.below(group))}
-    values = {one.rpartition("/")[2]: (has.cpu_quota_us or 0, has.memory_bytes or 0) for one, has in found.items()}
+    group = next(item for item in groups.below(root) if item.endswith(f"/pod{uid}"))
+    found = {item: groups.limits(item) for item in (group, *groups.below(group))}
+    values = {item.rpartition("/")[2]: (has.cpu_quota_us or 0, has.memory_bytes or 0) for item, has in found.items()}
     return values.pop(f"pod{uid}"), values
 
 
@@ -259,7 +263,9 @@ async def test_an_agent_killed_at_random_moments_keeps_every_promise(tmp_path: P
         await check(apart, client, uids)
         for name in names:
             shown = (await client.get(POD, "default", name))["status"]["containerStatuses"]
-            assert [one["containerID"] for one in shown] == [one["containerID"] for one in pids[name]], "it ran on"
+            assert [entry["containerID"] for entry in shown] == [entry["containerID"] for entry in pids[name]], (
+                "it ran on"
+            )
     finally:
         await client.close()
         await apart.close()
@@ -267,7 +273,9 @@ async def test_an_agent_killed_at_random_moments_keeps_every_promise(tmp_path: P
 
 async def resize(client: Any, rng: random.Random, name: str, inner: tuple[str, ...], fitting: bool = False) -> None:
     most = 15 if fitting else 40
-    sizes = [{"name": one, "resources": size(rng.randrange(2, most) * 10, rng.randrange(4, most) * 4)} for one in inner]
+    sizes = [
+        {"name": item, "resources": size(rng.randrange(2, most) * 10, rng.randrange(4, most) * 4)} for item in inner
+    ]
     try:
         await client.patch(POD, "default", name, {"spec": {"containers": sizes}}, "resize", STRATEGIC)
     except (ApiError, Unreachable) as error:
@@ -278,9 +286,12 @@ async def converged(client: Any, names: dict[str, tuple[str, ...]]) -> str:
     for name in names:
         seen = await client.get(POD, "default", name)
         status = seen.get("status") or {}
-        wanted = {one["name"]: one["resources"] for one in seen["spec"]["containers"]}
-        shown = {one["name"]: one.get("resources") for one in status.get("containerStatuses") or ()}
-        if wanted != shown or any("Resize" in one["type"] for one in status["conditions"]):
+        wanted = {container["name"]: container["resources"] for container in seen["spec"]["containers"]}
+        shown = {
+            container_status["name"]: container_status.get("resources")
+            for container_status in status.get("containerStatuses") or ()
+        }
+        if wanted != shown or any("Resize" in condition["type"] for condition in status["conditions"]):
             return str(status)
     return ""
 
@@ -288,15 +299,15 @@ async def converged(client: Any, names: dict[str, tuple[str, ...]]) -> str:
 async def check(apart: Apart, client: Any, uids: dict[str, str]) -> None:
     """Whenever the agent died, its allocations fit the node, and containers fit their pod."""
     ledger = apart.ledger()
-    promised = [one for uid in uids.values() if (one := ledger.allocated(uid)) is not None]
+    promised = [entry for uid in uids.values() if (entry := ledger.allocated(uid)) is not None]
     assert len(promised) == len(uids)
-    requests = [sizes["requests"] for one in promised for sizes in one.containers.values()]
-    assert sum(milli_of(one["cpu"]) for one in requests) <= CPU_MILLI
-    assert sum(units_of(one["memory"]) for one in requests) <= MEMORY_MI << 20
+    requests = [sizes["requests"] for entry in promised for sizes in entry.containers.values()]
+    assert sum(milli_of(request["cpu"]) for request in requests) <= CPU_MILLI
+    assert sum(units_of(request["memory"]) for request in requests) <= MEMORY_MI << 20
     for uid in uids.values():
         pod_has, containers = kernel(apart.root, uid)
         for kind in (0, 1):
-            assert sum(one[kind] for one in containers.values()) <= pod_has[kind], (pod_has, containers)
+            assert sum(container[kind] for container in containers.values()) <= pod_has[kind], (pod_has, containers)
 
 
 async def truthful(apart: Apart, client: Any, uids: dict[str, str]) -> str:

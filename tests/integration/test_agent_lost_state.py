@@ -30,7 +30,7 @@ async def lose_everything(node: TestNode) -> None:
 
 
 def started(node: TestNode) -> list[str]:
-    return sorted(one.config.name for one in node.machine.containers.values())
+    return sorted(listed.config.name for listed in node.machine.containers.values())
 
 
 async def look_into(cluster: Cluster, node: TestNode, command: str) -> None:
@@ -45,7 +45,7 @@ async def resized(cluster: Cluster, node: TestNode) -> dict[str, Any]:
     await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": LARGER}]}})
     await node.pass_time(2)
     status = (await cluster.pod("p"))["status"]
-    assert not [one for one in status["conditions"] if one["type"].startswith("PodResize")]
+    assert not [condition for condition in status["conditions"] if condition["type"].startswith("PodResize")]
     assert status["containerStatuses"][0]["resources"] == LARGER
     return dict(status)
 
@@ -149,14 +149,16 @@ async def test_a_rejected_field_blocks_neither_the_rest_of_the_status_nor_the_po
     server = Rejecting(node, "/pods/p", code, "containerStatuses")
     await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": HOPELESS}]}})
     await node.pass_time(2)
-    conditions = {one["type"]: one.get("reason") for one in (await cluster.pod("p"))["status"]["conditions"]}
+    conditions = {
+        condition["type"]: condition.get("reason") for condition in (await cluster.pod("p"))["status"]["conditions"]
+    }
     assert conditions["PodResizePending"] == "Infeasible"
     await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": LARGER}]}})
     await node.pass_time(2)
     seen = await cluster.pod("p")
     assert seen["status"]["observedGeneration"] == seen["metadata"]["generation"]
     assert seen["status"]["containerStatuses"][0]["resources"] != LARGER
-    (found, *_) = [one for one in caplog.records if "rejected parts of its status" in one.getMessage()]
+    (found, *_) = [record for record in caplog.records if "rejected parts of its status" in record.getMessage()]
     assert found.levelname == "WARNING" and "containerStatuses: " in found.getMessage()
     server.fields = ()
     await node.until(lambda: _shows_larger(cluster), limit_s=60)
@@ -192,7 +194,7 @@ async def test_a_rejected_status_is_not_sent_again_and_again(
     for _ in range(5):
         node.agent.enqueue(uid)
         await node.quiet()
-    assert len([one for one in caplog.records[before:] if "rejected parts" in one.getMessage()]) == 0
+    assert len([item for item in caplog.records[before:] if "rejected parts" in item.getMessage()]) == 0
 
 
 @pytest.mark.parametrize("code", [400, 403, 413, 422])
@@ -219,7 +221,7 @@ async def test_a_node_whose_status_is_rejected_altogether_renews_its_lease(clust
 
 async def _beats(cluster: Cluster) -> dict[str, str]:
     conditions = (await cluster.client.get(NODE, "", "node1"))["status"]["conditions"]
-    return {one["type"]: one["lastHeartbeatTime"] for one in conditions}
+    return {condition["type"]: condition["lastHeartbeatTime"] for condition in conditions}
 
 
 async def _renewed(cluster: Cluster) -> str:

@@ -42,8 +42,8 @@ def value(node: TestNode, name: str, **labels: str) -> float:
 def triggers(node: TestNode) -> dict[str, float]:
     """How often a deferred resize was accepted, by the trigger of the retry."""
     name = "kubelet_pod_deferred_resize_accepted_total"
-    family = next(one for one in node.agent.metrics.registry.collect() if f"{one.name}_total" == name)
-    return {one.labels["retry_trigger"]: one.value for one in family.samples}
+    family = next(item for item in node.agent.metrics.registry.collect() if f"{item.name}_total" == name)
+    return {sample.labels["retry_trigger"]: sample.value for sample in family.samples}
 
 
 async def test_a_resize_accepted_because_another_pod_ended_counts_as_pods_removed(tmp_path: Path) -> None:
@@ -142,6 +142,8 @@ async def kills(node: TestNode) -> float:
     sample = await UsageReader(node.agent, machine=False).read()
     page = exposition.cadvisor_page(sample, "/root", 1, 1)
     name = "podfit_container_oom_kills"
-    (found,) = (one for family in text_string_to_metric_families(page) if family.name == name for one in family.samples)
+    (found,) = (
+        entry for family in text_string_to_metric_families(page) if family.name == name for entry in family.samples
+    )
     assert found.labels == {"namespace": "default", "pod": "p", "container": "c"}
     return float(found.value)

@@ -15,7 +15,7 @@ async def test_the_node_registers_with_what_it_has_and_renews_its_lease(cluster:
     assert shown["status"]["allocatable"]["cpu"] == "2"
     assert shown["metadata"]["labels"]["kubernetes.io/hostname"] == "node1"
     assert "InPlacePodVerticalScalingInitContainers" in shown["status"]["declaredFeatures"]
-    assert {one["type"]: one["status"] for one in shown["status"]["conditions"]}["Ready"] == "True"
+    assert {condition["type"]: condition["status"] for condition in shown["status"]["conditions"]}["Ready"] == "True"
     before = (await cluster.client.get(LEASE, "kube-node-lease", "node1"))["spec"]["renewTime"]
     await node.pass_time(11)
     assert (await cluster.client.get(LEASE, "kube-node-lease", "node1"))["spec"]["renewTime"] > before

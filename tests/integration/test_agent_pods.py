@@ -125,7 +125,9 @@ async def test_a_job_pod_succeeds_and_keeps_its_object(cluster: Cluster, node: T
     await node.pass_time(4)
     seen = await cluster.pod("p")
     assert seen["status"]["phase"] == "Succeeded"
-    ready = {one["type"]: (one["status"], one.get("reason")) for one in seen["status"]["conditions"]}
+    ready = {
+        condition["type"]: (condition["status"], condition.get("reason")) for condition in seen["status"]["conditions"]
+    }
     assert ready["Ready"] == ("False", "PodCompleted")
 
 
@@ -273,12 +275,12 @@ async def test_a_runtime_that_fails_once_is_asked_again(cluster: Cluster, node: 
     larger = {"requests": {"cpu": "300m"}, "limits": {"cpu": "400m"}}
     await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": larger}]}})
     await node.quiet()
-    conditions = {one["type"]: one for one in (await cluster.pod("p"))["status"]["conditions"]}
+    conditions = {condition["type"]: condition for condition in (await cluster.pod("p"))["status"]["conditions"]}
     why = 'cannot set CPU of container "c" to a limit of 400m and 307 shares: the runtime is busy'
     assert conditions["PodResizeInProgress"]["message"] == why
     await node.pass_time(10)
     after = await cluster.pod("p")
-    assert "PodResizeInProgress" not in {one["type"] for one in after["status"]["conditions"]}
+    assert "PodResizeInProgress" not in {condition["type"] for condition in after["status"]["conditions"]}
     assert node.machine.pods[seen["metadata"]["uid"]].limits.cpu_quota_us == 40_000
 
 
@@ -297,13 +299,13 @@ async def test_nothing_is_lost_while_the_api_server_is_away(cluster: Cluster, no
     await node.cluster.clock.advance(60)
     for _ in range(200):
         await asyncio.sleep(0)
-    attempts = [one.config.attempt for one in node.machine.containers.values()]
+    attempts = [listed.config.attempt for listed in node.machine.containers.values()]
     assert max(attempts) >= 1, "the container was started again though nobody could be told"
     away = False
     await node.cluster.clock.advance(30)
     await node.quiet()
     status = (await cluster.pod("p"))["status"]["containerStatuses"][0]
-    assert status["restartCount"] == max(one.config.attempt for one in node.machine.containers.values())
+    assert status["restartCount"] == max(listed.config.attempt for listed in node.machine.containers.values())
     assert node.agent.ledger.allocated(uid) is not None
 
 
@@ -340,7 +342,7 @@ async def test_volumes_made_of_objects_are_mounted_and_follow_them(cluster: Clus
         {"name": "scratch", "emptyDir": {}},
         {"name": "me", "downwardAPI": {"items": [{"path": "memory", "resourceFieldRef": size}]}},
     ]
-    mounts = [{"name": one["name"], "mountPath": f"/{one['name']}"} for one in volumes]
+    mounts = [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in volumes]
     body = pod("p", container(volumeMounts=mounts), volumes=volumes)
     body["spec"]["automountServiceAccountToken"] = True
     seen = await create(cluster, node, body)
@@ -350,7 +352,7 @@ async def test_volumes_made_of_objects_are_mounted_and_follow_them(cluster: Clus
     await node.pass_time(3)
     assert states(await cluster.pod("p")) == {"c": "running"}
     running = next(iter(node.machine.containers.values()))
-    paths = {one.container_path: one.host_path for one in running.config.mounts}
+    paths = {mount.container_path: mount.host_path for mount in running.config.mounts}
     assert (paths["/settings"] / "colour").read_text() == "blue"
     assert (paths["/me"] / "memory").read_text() == "128"
     assert list(paths["/scratch"].iterdir()) == []
@@ -422,7 +424,7 @@ async def test_a_container_added_to_debug_a_pod_runs_once_and_is_shown(cluster: 
     assert seen["ephemeralContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
     assert (seen["phase"], seen["containerStatuses"][0]["restartCount"]) == ("Running", 0)
     await node.pass_time(20, 5)
-    assert len([one for one in node.machine.containers.values() if one.config.name == "look"]) == 1
+    assert len([listed for listed in node.machine.containers.values() if listed.config.name == "look"]) == 1
     await cluster.client.delete(POD, "default", "p")
     await node.pass_time(8)
     assert not node.machine.pods

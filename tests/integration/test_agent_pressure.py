@@ -28,7 +28,7 @@ class Machine:
 
 async def memory(cluster: Cluster) -> dict[str, Any]:
     shown = (await cluster.client.get(NODE, "", "node1"))["status"]["conditions"]
-    return next(one for one in shown if one["type"] == "MemoryPressure")
+    return next(condition for condition in shown if condition["type"] == "MemoryPressure")
 
 
 def watch(node: TestNode, machine: Machine) -> PressureWatch:
@@ -120,7 +120,7 @@ def reading(node: TestNode, machine: Machine) -> PressureWatch:
 
 async def phases(cluster: Cluster) -> dict[str, str]:
     listed = (await cluster.client.list(POD, "default"))["items"]
-    return {one["metadata"]["name"]: one["status"]["phase"] for one in listed}
+    return {obj["metadata"]["name"]: obj["status"]["phase"] for obj in listed}
 
 
 async def test_the_pod_furthest_above_its_request_is_ended_first_and_alone(cluster: Cluster) -> None:
@@ -140,9 +140,9 @@ async def test_the_pod_furthest_above_its_request_is_ended_first_and_alone(clust
         "Container c was using 300Mi, request is 64Mi, has larger consumption of memory. "
     )
     assert (status["reason"], status["message"]) == ("Evicted", message)
-    reported = next(one for one in status["conditions"] if one["type"] == "DisruptionTarget")
+    reported = next(condition for condition in status["conditions"] if condition["type"] == "DisruptionTarget")
     assert (reported["status"], reported["reason"], reported["message"]) == ("True", "TerminationByKubelet", message)
-    events = [(one["type"], one["reason"], one["message"]) for one in await cluster.events()]
+    events = [(event["type"], event["reason"], event["message"]) for event in await cluster.events()]
     assert ("Warning", "Evicted", message) in events
     await looking.check()
     await node.pass_time(3)
@@ -193,10 +193,10 @@ async def test_a_resize_waits_while_the_node_is_short_of_disk(cluster: Cluster) 
     status = (await cluster.pod("critical"))["status"]
     assert status["containerStatuses"][0]["resources"]["requests"] == {"memory": "80Mi"}
     status = (await cluster.pod("p"))["status"]
-    (pending,) = [one for one in status["conditions"] if one["type"] == "PodResizePending"]
+    (pending,) = [condition for condition in status["conditions"] if condition["type"] == "PodResizePending"]
     assert (pending["reason"], pending["message"]) == ("Deferred", "The node had condition: [DiskPressure]. ")
     assert status["containerStatuses"][0]["allocatedResources"] == {"memory": "64Mi"}
-    (reported,) = [one for one in await cluster.events() if one["reason"] == "ResizeDeferred"]
+    (reported,) = [event for event in await cluster.events() if event["reason"] == "ResizeDeferred"]
     assert reported["message"].startswith("Pod resize Evicted: {")
 
     machine.now = CALM
@@ -205,7 +205,7 @@ async def test_a_resize_waits_while_the_node_is_short_of_disk(cluster: Cluster) 
     await node.quiet()
     status = (await cluster.pod("p"))["status"]
     assert status["containerStatuses"][0]["resources"]["requests"] == {"memory": "80Mi"}
-    assert not [one for one in status["conditions"] if one["type"].startswith("PodResize")]
+    assert not [condition for condition in status["conditions"] if condition["type"].startswith("PodResize")]
 
 
 # --- disks ----------------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ async def writes(cluster: Cluster, node: TestNode, name: str, size: int) -> Path
 
 async def disk_pressure(cluster: Cluster) -> str:
     shown = (await cluster.client.get(NODE, "", "node1"))["status"]["conditions"]
-    return str(next(one for one in shown if one["type"] == "DiskPressure")["status"])
+    return str(next(condition for condition in shown if condition["type"] == "DiskPressure")["status"])
 
 
 class FullWhile(Machine):
@@ -261,7 +261,7 @@ async def test_the_pod_with_most_on_a_full_disk_is_evicted_and_its_files_are_del
     status = (await cluster.pod("large"))["status"]
     message = "The node was low on resource: ephemeral-storage. Threshold quantity: 1Gi, available: 1Mi. "
     assert (status["phase"], status["reason"], status["message"]) == ("Failed", "Evicted", message)
-    assert any(one["type"] == "DisruptionTarget" for one in status["conditions"])
+    assert any(condition["type"] == "DisruptionTarget" for condition in status["conditions"])
     assert file.exists()
     await looking.check()
     await node.pass_time(3)
@@ -281,7 +281,7 @@ async def test_a_node_short_of_disk_deletes_old_logs_before_it_evicts(cluster: C
         (logs / name).write_text("")
     await reading(node, FullWhile(logs / "2.log.20260101-000000.000000000")).check()
     await node.pass_time(3)
-    assert sorted(one.name for one in logs.iterdir()) == ["1.log", "2.log"]
+    assert sorted(path.name for path in logs.iterdir()) == ["1.log", "2.log"]
     assert await phases(cluster) == {"p": "Running"}
 
 
@@ -338,5 +338,5 @@ async def test_a_pod_that_exceeds_its_limit_of_disk_is_evicted(
     assert await phases(cluster) == {"limited": "Failed", "free": "Running"}
     status = (await cluster.pod("limited"))["status"]
     assert (status["reason"], status["message"]) == ("Evicted", message)
-    assert not any(one["type"] == "DisruptionTarget" for one in status["conditions"])
+    assert not any(condition["type"] == "DisruptionTarget" for condition in status["conditions"])
     assert await disk_pressure(cluster) == "False"

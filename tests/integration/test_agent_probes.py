@@ -22,15 +22,17 @@ async def test_a_container_that_failed_its_probe_is_not_asked_again(cluster: Clu
     probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
     await create(cluster, node, pod("p", container(livenessProbe=probe), terminationGracePeriodSeconds=20))
     await node.pass_time(15)
-    told = [one for one in await cluster.events() if one["reason"] == "Unhealthy"]
-    assert [one["count"] for one in told] == [1]
+    told = [event for event in await cluster.events() if event["reason"] == "Unhealthy"]
+    assert [entry["count"] for entry in told] == [1]
 
 
 async def test_events_name_the_container_they_are_about(cluster: Cluster, node: TestNode) -> None:
     spec = {"initContainers": [container("i", "true")]}
     await create(cluster, node, pod("p", container("c"), container("d"), **spec))
     await node.pass_time(1)
-    told = [one["involvedObject"].get("fieldPath") for one in await cluster.events() if one["reason"] == "Started"]
+    told = [
+        event["involvedObject"].get("fieldPath") for event in await cluster.events() if event["reason"] == "Started"
+    ]
     assert sorted(told) == ["spec.containers{c}", "spec.containers{d}", "spec.initContainers{i}"]
 
 
@@ -58,8 +60,8 @@ def reported_statuses(node: TestNode, name: str) -> list[tuple[bool, bool]]:
     write = node.agent.parts.reporter._writer.write
 
     async def listen(record: Any, status: Any, *more: Any) -> bool:
-        for one in status.get("containerStatuses") or () if record.name == name else ():
-            reported.append((one["started"], one["ready"]))
+        for entry in status.get("containerStatuses") or () if record.name == name else ():
+            reported.append((entry["started"], entry["ready"]))
         return await write(record, status, *more)
 
     node.agent.parts.reporter._writer.write = listen  # type: ignore[method-assign]
@@ -75,7 +77,7 @@ async def test_no_container_is_ready_before_its_readiness_probe_succeeded(
     probes: dict[str, Any] = {kind: probe}
     await create(cluster, node, pod("p", container(**probes)))
     await node.pass_time(5)
-    ready = [one for _, one in reported]
+    ready = [item for _, item in reported]
     assert ready == sorted(ready) and ready[-1] is True and ready.count(False) >= 2
 
 
@@ -95,7 +97,9 @@ async def test_every_gate_that_keeps_a_pod_from_being_ready_is_named(cluster: Cl
         POD, "default", "p", {"status": {"conditions": [{"type": "a/b", "status": "False"}]}}, subresource="status"
     )
     await node.quiet()
-    ready = next(one for one in (await cluster.pod("p"))["status"]["conditions"] if one["type"] == "Ready")
+    ready = next(
+        condition for condition in (await cluster.pod("p"))["status"]["conditions"] if condition["type"] == "Ready"
+    )
     assert (ready["status"], ready["reason"]) == ("False", "ReadinessGatesNotReady")
     assert ready["message"] == (
         'the status of pod readiness gate "a/b" is not "True", but False, '
@@ -138,8 +142,10 @@ async def test_a_container_with_a_failed_post_start_hook_has_that_waiting_reason
         await cluster.clock.advance(0.1)
         await node.quiet()
         shown.append((await cluster.pod("p"))["status"]["containerStatuses"][0])
-    failed = [one for one in shown if one["state"].get("waiting") == {"reason": "PostStartHookError", "message": why}]
-    assert {(one["restartCount"], *one["lastState"]) for one in failed} >= {(0, "terminated"), (1, "terminated")}
+    failed = [
+        entry for entry in shown if entry["state"].get("waiting") == {"reason": "PostStartHookError", "message": why}
+    ]
+    assert {(entry["restartCount"], *entry["lastState"]) for entry in failed} >= {(0, "terminated"), (1, "terminated")}
     assert shown[-1]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
 
 
@@ -162,7 +168,7 @@ async def test_the_output_of_a_failed_hook_is_in_the_story_and_in_no_event(clust
     await node.pass_time(4)
     told = [event["message"] for event in await cluster.events() if event["reason"] == "FailedPreStopHook"]
     assert told == ["PreStopHook failed"]
-    assert [one.why for one in record.story if one.what == "hook failed"] == [
+    assert [item.why for item in record.story if item.what == "hook failed"] == [
         f'Exec lifecycle hook ([false]) for Container "c" in Pod "{record.who}" failed - error: '
         "command 'false' exited with 1: , message: \"\""
     ]

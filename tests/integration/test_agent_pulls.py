@@ -63,12 +63,12 @@ def waiting(seen: dict[str, Any], at: int = 0) -> tuple[str, str]:
 
 async def said(cluster: Cluster, name: str = "p") -> list[tuple[str, str]]:
     found = await cluster.events()
-    return [(one["reason"], one["message"]) for one in found if one["involvedObject"]["name"] == name]
+    return [(event["reason"], event["message"]) for event in found if event["involvedObject"]["name"] == name]
 
 
 async def runs(cluster: Cluster, name: str = "p") -> bool:
     status = (await cluster.pod(name))["status"]
-    return all("running" in one["state"] for one in status.get("containerStatuses") or [{"state": {}}])
+    return all("running" in entry["state"] for entry in status.get("containerStatuses") or [{"state": {}}])
 
 
 async def test_the_policy_always_pulls_an_image_that_exists(cluster: Cluster, node: TestNode) -> None:
@@ -109,8 +109,8 @@ async def test_a_container_waits_for_the_images_that_it_mounts(cluster: Cluster,
     await node.pass_time(15)
     assert await runs(cluster)
     image = await node.runtime.image_status("data:1")
-    (made,) = [one.config for one in node.machine.containers.values() if one.config.name == "a"]
-    (found,) = [one for one in made.mounts if one.container_path == "/data"]
+    (made,) = [listed.config for listed in node.machine.containers.values() if listed.config.name == "a"]
+    (found,) = [entry for entry in made.mounts if entry.container_path == "/data"]
     assert image is not None
     assert (found.image_id, found.sub_path, found.read_only) == (image.id, "etc", True)
 

@@ -51,9 +51,9 @@ async def pending_seen(cluster: Cluster) -> AsyncIterator[set[tuple[str, str]]]:
     found: set[tuple[str, str]] = set()
 
     def look(_: Any, after: Any) -> None:
-        for one in ((after or {}).get("status") or {}).get("conditions") or ():
-            if one["type"] == "PodResizePending":
-                found.add((after["metadata"]["name"], one["reason"]))
+        for condition in ((after or {}).get("status") or {}).get("conditions") or ():
+            if condition["type"] == "PodResizePending":
+                found.add((after["metadata"]["name"], condition["reason"]))
 
     async with following(cluster, look):
         yield found
@@ -75,7 +75,7 @@ async def asked_while_away(cluster: Cluster, node: TestNode, small: str, large: 
 
 
 async def warnings(cluster: Cluster) -> list[str]:
-    return [one["reason"] for one in await cluster.events() if one["type"] == "Warning"]
+    return [event["reason"] for event in await cluster.events() if event["type"] == "Warning"]
 
 
 async def test_an_increase_that_fits_once_a_decrease_is_applied_never_shows_as_pending_after_a_start(
@@ -126,7 +126,9 @@ async def test_an_increase_is_deferred_when_the_decrease_it_waits_for_does_not_c
     await resize(cluster, "small", size("200m", "3Gi"))
     await node.pass_time(2)
     status = (await cluster.pod("small"))["status"]
-    assert [one["reason"] for one in status["conditions"] if one["type"] == "PodResizePending"] == ["Deferred"]
+    assert [condition["reason"] for condition in status["conditions"] if condition["type"] == "PodResizePending"] == [
+        "Deferred"
+    ]
     assert sorted(set(await warnings(cluster))) == ["ResizeDeferred", "ResizeError"]
 
     node.runtime.set_load(uid, "c", memory=float(1 << 20))
@@ -148,8 +150,8 @@ async def test_a_resize_that_waits_silently_is_not_answered_by_an_older_verdict(
     def look(_: Any, after: Any) -> None:
         if after is not None and after["metadata"]["name"] == "small":
             status = after["status"]
-            verdicts = [one for one in status["conditions"] if one["type"] == "PodResizePending"]
-            answered.extend((status["observedGeneration"], one["observedGeneration"]) for one in verdicts)
+            verdicts = [condition for condition in status["conditions"] if condition["type"] == "PodResizePending"]
+            answered.extend((status["observedGeneration"], verdict["observedGeneration"]) for verdict in verdicts)
 
     async with following(cluster, look):
         await resize(cluster, "large", size("200m"))

@@ -43,7 +43,7 @@ async def running_node(cluster: Cluster, folder: Path) -> TestNode:
 
 
 def attempts(node: TestNode) -> list[tuple[str, int]]:
-    return [(one.config.command[-1], one.config.attempt) for one in node.machine.containers.values()]
+    return [(container.config.command[-1], container.config.attempt) for container in node.machine.containers.values()]
 
 
 async def phase(cluster: Cluster) -> str:
@@ -69,7 +69,7 @@ async def test_a_manifest_runs_and_shows_a_mirror(cluster: Cluster, folder: Path
     owner = {"apiVersion": "v1", "kind": "Node", "name": "node1", "uid": uid, "controller": True}
     assert mirror["metadata"]["ownerReferences"] == [owner]
     (folder / "web.yaml").unlink()
-    await reported(node, lambda: all(one.termination for one in node.agent.records.values()))
+    await reported(node, lambda: all(record.termination for record in node.agent.records.values()))
     await node.pass_time(3)
     assert node.machine.pods and await phase(cluster) == "Running"
     await node.pass_time(3)
@@ -116,7 +116,7 @@ async def test_a_changed_manifest_waits_until_the_old_pod_is_gone(cluster: Clust
     (folder / "web.yaml").write_text(manifest())
     node = await running_node(cluster, folder)
     (folder / "web.yaml").write_text(manifest("sleep 2d"))
-    await reported(node, lambda: any(one.termination for one in node.agent.records.values()))
+    await reported(node, lambda: any(record.termination for record in node.agent.records.values()))
     await node.pass_time(3)
     assert attempts(node) == [("sleep 1d", 0)]
     await node.pass_time(6)
@@ -129,13 +129,13 @@ async def test_a_manifest_that_returns_while_its_pod_leaves_runs_again(cluster: 
     (folder / "web.yaml").write_text(manifest())
     node = await running_node(cluster, folder)
     (folder / "web.yaml").unlink()
-    await reported(node, lambda: any(one.termination for one in node.agent.records.values()))
+    await reported(node, lambda: any(record.termination for record in node.agent.records.values()))
     (folder / "web.yaml").write_text(manifest())
     await node.pass_time(3)
-    assert all(one.termination for one in node.agent.records.values())
+    assert all(record.termination for record in node.agent.records.values())
     await node.pass_time(6)
     assert attempts(node) == [("sleep 1d", 0)]
-    assert [one.termination for one in node.agent.records.values()] == [None]
+    assert [record.termination for record in node.agent.records.values()] == [None]
     assert await phase(cluster) == "Running"
 
 
@@ -240,5 +240,5 @@ async def test_a_manifest_that_needs_objects_of_the_api_is_refused_once(
     node = await running_node(cluster, folder)
     await node.pass_time(10)
     assert not node.machine.pods
-    said = [one.getMessage() for one in caplog.records if one.name == "podfit.agent.roster.static"]
+    said = [record.getMessage() for record in caplog.records if record.name == "podfit.agent.roster.static"]
     assert said == [f"static pod {folder / 'web.yaml'} cannot be used: static pods may not reference configmaps"]

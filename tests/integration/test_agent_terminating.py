@@ -48,14 +48,14 @@ async def resize(cluster: Cluster, node: TestNode, name: str, cpu: str, memory: 
 
 
 def limits(node: TestNode, uid: str) -> list[Limits]:
-    return [one.limits for one in node.machine.pods[uid].containers.values() if one.state == RUNNING]
+    return [entry.limits for entry in node.machine.pods[uid].containers.values() if entry.state == RUNNING]
 
 
 def resizing(seen: dict[str, Any]) -> list[tuple[str, str, int]]:
     return [
-        (one["type"], one.get("reason", ""), one["observedGeneration"])
-        for one in seen["status"]["conditions"]
-        if one["type"].startswith("PodResize")
+        (condition["type"], condition.get("reason", ""), condition["observedGeneration"])
+        for condition in seen["status"]["conditions"]
+        if condition["type"].startswith("PodResize")
     ]
 
 
@@ -69,9 +69,9 @@ def pending(node: TestNode, reason: str) -> float | None:
 
 async def reported(cluster: Cluster, name: str) -> list[str]:
     """The Events about its resizes, oldest first."""
-    listed = sorted(await cluster.events(), key=lambda one: int(one["metadata"]["resourceVersion"]))
-    found = [one for one in listed if one["involvedObject"]["name"] == name]
-    return [one["reason"] for one in found if one["reason"].startswith("Resize")]
+    listed = sorted(await cluster.events(), key=lambda event: int(event["metadata"]["resourceVersion"]))
+    found = [event for event in listed if event["involvedObject"]["name"] == name]
+    return [event["reason"] for event in found if event["reason"].startswith("Resize")]
 
 
 async def test_a_resize_of_a_terminating_pod_is_applied_and_reported(cluster: Cluster, node: TestNode) -> None:

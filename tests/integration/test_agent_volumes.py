@@ -18,7 +18,7 @@ from podfit.kit.clock import FakeClock
 
 
 def pod(name: str, *volumes: dict[str, Any], command: str = "sleep 10d") -> dict[str, Any]:
-    mounts = [{"name": one["name"], "mountPath": f"/{one['name']}"} for one in volumes]
+    mounts = [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in volumes]
     container = {"name": "c", "image": "busybox:1", "command": ["sh", "-c", command], "volumeMounts": mounts}
     spec = {
         "nodeName": "node1",
@@ -240,7 +240,9 @@ async def test_files_that_show_objects_are_mounted_read_only_whatever_the_mount_
     ]
     await start(cluster, node, pod("p", *volumes))
     running = next(iter(node.machine.containers.values()))
-    read_only = {one.container_path: one.read_only for one in running.config.mounts if "/dev" not in one.container_path}
+    read_only = {
+        mount.container_path: mount.read_only for mount in running.config.mounts if "/dev" not in mount.container_path
+    }
     of_volumes = {"/v": True, "/token": True, "/told": True, "/empty": False, "/host": False}
     assert read_only == {**of_volumes, "/etc/hosts": False}
 
@@ -249,7 +251,7 @@ async def test_nothing_of_a_pod_is_made_before_its_volumes_are(cluster: Cluster,
     await cluster.client.create(POD, pod("p", MAPPED))
     await node.quiet()
     status = (await cluster.pod("p"))["status"]
-    shown = {one["type"]: one["status"] for one in status["conditions"]}
+    shown = {condition["type"]: condition["status"] for condition in status["conditions"]}
     assert (shown["PodReadyToStartContainers"], "podIP" in status, node.machine.pods) == ("False", False, {})
     assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "ContainerCreating"}}
     reported = {event["reason"]: event["message"] for event in await cluster.events()}
@@ -271,7 +273,7 @@ async def test_a_pod_that_waits_for_a_volume_may_be_resized_and_deleted(cluster:
     await node.quiet()
     status = (await cluster.pod("p"))["status"]
     assert status["allocatedResources"] == {"cpu": "200m"}
-    assert "PodResizeInProgress" not in {one["type"] for one in status["conditions"]}
+    assert "PodResizeInProgress" not in {condition["type"] for condition in status["conditions"]}
     await cluster.client.delete(POD, "default", "p")
     await node.pass_time(3)
     assert await cluster.client.find(POD, "default", "p") is None
@@ -341,8 +343,8 @@ async def test_a_host_path_that_is_made_gets_no_folders_around_it(
     made = [
         {"name": n, "hostPath": {"path": str(tmp_path / n), "type": t}} for n, t in (("d", "Directory"), ("f", "File"))
     ]
-    for one in made:
-        one["hostPath"]["type"] += "OrCreate"
+    for entry in made:
+        entry["hostPath"]["type"] += "OrCreate"
     await start(cluster, node, pod("p", *made))
     assert (tmp_path / "d").is_dir() and (tmp_path / "f").is_file()
     deep = {"name": "v", "hostPath": {"path": str(tmp_path / "no" / "f"), "type": "FileOrCreate"}}

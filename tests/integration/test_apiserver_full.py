@@ -48,8 +48,8 @@ def config_map(name: str, size: int = 9000) -> dict[str, Any]:
 
 
 async def make_room(server: ApiServer, number: int) -> None:
-    for one in json.loads((await ask(server, "GET", MAPS)).body)["items"][:number]:
-        assert (await ask(server, "DELETE", f"{MAPS}/{one['metadata']['name']}")).status == 200
+    for item in json.loads((await ask(server, "GET", MAPS)).body)["items"][:number]:
+        assert (await ask(server, "DELETE", f"{MAPS}/{item['metadata']['name']}")).status == 200
 
 
 async def expect_code(server: ApiServer, path: str, code: int) -> None:

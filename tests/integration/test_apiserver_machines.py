@@ -234,7 +234,7 @@ async def test_the_status_shows_the_virtual_machine(ask: Asker) -> None:
         "restartCount": 2,
         "resources": SIZE,
     }
-    conditions = {one["type"]: one["status"] for one in pod["status"]["conditions"]}
+    conditions = {condition["type"]: condition["status"] for condition in pod["status"]["conditions"]}
     assert conditions["VirtualMachineReady"] == "True"
 
 

@@ -29,7 +29,7 @@ def node(name: str, ready: bool = True, cpu: str = "4", handlers: tuple[str, ...
         "status": {
             "allocatable": {"cpu": cpu, "memory": "4Gi", "pods": "10"},
             "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
-            "runtimeHandlers": [{"name": one} for one in handlers],
+            "runtimeHandlers": [{"name": handler} for handler in handlers],
         },
     }
 
@@ -103,7 +103,7 @@ async def test_a_pod_gets_its_other_node_when_the_target_reports_that_it_runs_th
     _, pod = await ask("GET", f"{PODS}/p")
     assert (pod["spec"]["nodeName"], pod["metadata"]["uid"]) == ("two", uid)
     assert "nominatedNodeName" not in pod["status"]
-    condition = next(one for one in pod["status"]["conditions"] if one["type"] == "podfit.dev/Migrating")
+    condition = next(known for known in pod["status"]["conditions"] if known["type"] == "podfit.dev/Migrating")
     assert (condition["status"], condition["reason"]) == ("False", MOVED)
 
 
@@ -193,7 +193,7 @@ async def test_the_target_node_sees_the_pod_and_other_nodes_do_not(ask: Asker) -
     await migrate(ask, "two")
     selector = "status.nominatedNodeName=two"
     code, found = await ask("GET", "/api/v1/pods", user=as_node("two"), fieldSelector=selector)
-    assert code == 200 and [one["metadata"]["name"] for one in found["items"]] == ["p"]
+    assert code == 200 and [item["metadata"]["name"] for item in found["items"]] == ["p"]
     assert (await ask("GET", "/api/v1/pods", user=as_node("small"), fieldSelector=selector))[0] == 403
     async with asyncio.timeout(60):
         # The authorizer follows the store's log, one iteration of the event loop behind.

@@ -23,8 +23,8 @@ async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
         yield asker
 
 
-async def create(ask: Asker, whole: Any, one: Any, **spec: Any) -> tuple[int, Any]:
-    container = {"name": "c", "image": "i", "resources": one}
+async def create(ask: Asker, whole: Any, obj: Any, **spec: Any) -> tuple[int, Any]:
+    container = {"name": "c", "image": "i", "resources": obj}
     given = {} if whole is None else {"resources": whole}
     body = {"schedulerName": "none", "containers": [container], **given, **spec}
     return await ask("POST", PODS, {"metadata": {"name": "p"}, "spec": body})

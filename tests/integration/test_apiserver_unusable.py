@@ -192,7 +192,7 @@ async def test_ill_typed_objects_can_be_read_and_deleted_in_every_dialect(
             path = f"{'/apis' if kind.group else '/api'}/{kind.api_version}/namespaces/junk/{kind.plural}"
             listed = await ask(server, "GET", path)
             assert listed.status == 200, (path, listed.body)
-            names = [one["metadata"]["name"] for one in json.loads(listed.body)["items"]]
+            names = [item["metadata"]["name"] for item in json.loads(listed.body)["items"]]
             assert set(ODD) <= set(names), path
             for name in ODD:
                 assert (await ask(server, "GET", f"{path}/{name}")).status == 200, f"{path}/{name}"

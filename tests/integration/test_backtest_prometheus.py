@@ -80,10 +80,10 @@ async def test_containers_of_workloads_are_tried_with_every_policy(prometheus: s
     assert any("samples are missing" in words for words in found.missing), "the gap is named"
     assert not notes
     results = judged(found, list(POLICIES.values()), what_if_of([]))
-    assert {(one.policy, one.resource) for one in results} == {
+    assert {(result.policy, result.resource) for result in results} == {
         (name, resource) for name in POLICIES for resource in ("cpu", "memory")
     }
-    assert all(0 <= one.total.slack < 1 for one in results)
+    assert all(0 <= result.total.slack < 1 for result in results)
 
 
 @real

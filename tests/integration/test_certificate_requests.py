@@ -38,7 +38,7 @@ async def whole(tmp_path: Path) -> AsyncIterator[Whole]:
 def request(name: str, groups: list[str], signer: str, usages: list[str], *names: str, **spec: Any) -> dict[str, Any]:
     builder = x509.CertificateSigningRequestBuilder(subject(name, groups))
     if names:
-        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(one) for one in names]), False)
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(word) for word in names]), False)
     pem = builder.sign(new_key(), hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
     asked = {"request": base64.b64encode(pem).decode(), "signerName": signer, "usages": usages, **spec}
     return {"metadata": {"name": "r"}, "spec": asked}
@@ -79,8 +79,8 @@ async def approve(client: Client) -> None:
     await client.update(CSR, {**found, "status": {"conditions": [approved]}}, "approval")
 
 
-def answered(one: Any) -> bool:
-    status = (one or {}).get("status") or {}
+def answered(obj: Any) -> bool:
+    status = (obj or {}).get("status") or {}
     return bool(status.get("certificate")) or any(row["type"] == "Failed" for row in status.get("conditions") or ())
 
 
@@ -140,7 +140,7 @@ async def test_of_several_common_names_the_certificate_has_the_one_that_was_chec
     await whole.client.create(CSR, {"metadata": {"name": "r"}, "spec": body})
     certificate = x509.load_pem_x509_certificate(base64.b64decode((await answer(whole))["certificate"]))
     found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    assert [one.value for one in found] == ["system:node:n1"]
+    assert [item.value for item in found] == ["system:node:n1"]
 
 
 async def test_a_node_renews_its_own_client_certificate_but_not_another_nodes(whole: Whole) -> None:

@@ -39,8 +39,8 @@ async def started(whole: Whole, *names: str) -> Object:
     found: Object | None = None
     for name in names:
 
-        def complete(one: Object | None) -> bool:
-            return bool(one and (one.get("status") or {}).get("updatedReplicas") == one["spec"]["replicas"])
+        def complete(obj: Object | None) -> bool:
+            return bool(obj and (obj.get("status") or {}).get("updatedReplicas") == obj["spec"]["replicas"])
 
         await becomes(whole.client, DEPLOYMENT, "kube-system", name, complete)
         pods = await whole.client.list(POD, "kube-system", labelSelector=f"app={name}")
@@ -48,7 +48,11 @@ async def started(whole: Whole, *names: str) -> Object:
         for pod in pods["items"]:
             await whole.client.patch(POD, "kube-system", pod["metadata"]["name"], ready, "status")
         found = await becomes(
-            whole.client, DEPLOYMENT, "kube-system", name, lambda one: one is not None and is_rolled_out(one)
+            whole.client,
+            DEPLOYMENT,
+            "kube-system",
+            name,
+            lambda deployment: deployment is not None and is_rolled_out(deployment),
         )
     assert found is not None
     return found
@@ -89,7 +93,9 @@ async def test_missing_rights_are_named_before_anything_is_applied(tmp_path: Pat
 
 async def test_another_autoscaler_is_not_overwritten(tmp_path: Path) -> None:
     async with Whole(tmp_path) as whole:
-        body = next(one for one in manifests("vpa", "upstream/vpa-updater:1.7.1") if one["kind"] == "Deployment")
+        body = next(
+            manifest for manifest in manifests("vpa", "upstream/vpa-updater:1.7.1") if manifest["kind"] == "Deployment"
+        )
         body["spec"]["template"]["spec"]["containers"][0]["args"] = ["--v=4"]
         body["spec"]["template"]["spec"].pop("serviceAccountName")
         await whole.client.create(DEPLOYMENT, body)
@@ -100,7 +106,7 @@ async def test_another_autoscaler_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_the_manifests_are_those_of_the_deploy_folder_in_its_order() -> None:
-    kinds = [one["kind"] for one in manifests("vpa")]
+    kinds = [manifest["kind"] for manifest in manifests("vpa")]
     assert kinds[:2] == ["CustomResourceDefinition"] * 2 and kinds.count("Deployment") == 3
     assert images(manifests("vpa")) == ["podfit:latest"] and images(manifests("vpa", "a/b:1")) == ["a/b:1"]
 

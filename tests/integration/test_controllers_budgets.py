@@ -35,8 +35,8 @@ async def pod(whole: Whole, name: str, app: str, **meta: Any) -> None:
 
 
 async def counted(whole: Whole, name: str, **wanted: int) -> dict[str, Any]:
-    def check(one: Any) -> bool:
-        status = (one or {}).get("status") or {}
+    def check(obj: Any) -> bool:
+        status = (obj or {}).get("status") or {}
         return all(status.get(field) == number for field, number in wanted.items())
 
     one = await becomes(whole.client, BUDGET, "default", name, check)
@@ -45,8 +45,8 @@ async def counted(whole: Whole, name: str, **wanted: int) -> dict[str, Any]:
 
 
 async def failed(whole: Whole, name: str) -> dict[str, Any]:
-    def check(one: Any) -> bool:
-        conditions = ((one or {}).get("status") or {}).get("conditions") or []
+    def check(obj: Any) -> bool:
+        conditions = ((obj or {}).get("status") or {}).get("conditions") or []
         return any(each["reason"] == "SyncFailed" for each in conditions)
 
     one = await becomes(whole.client, BUDGET, "default", name, check)
@@ -54,17 +54,17 @@ async def failed(whole: Whole, name: str) -> dict[str, Any]:
     return dict(one["status"])
 
 
-def established(one: Any) -> bool:
-    conditions = ((one or {}).get("status") or {}).get("conditions") or []
+def established(obj: Any) -> bool:
+    conditions = ((obj or {}).get("status") or {}).get("conditions") or []
     return ("Established", "True") in [(each["type"], each["status"]) for each in conditions]
 
 
 async def said(whole: Whole, name: str, reason: str) -> str:
-    def about(one: Any) -> bool:
-        return bool(one["involvedObject"]["name"] == name and one["reason"] == reason)
+    def about(obj: Any) -> bool:
+        return bool(obj["involvedObject"]["name"] == name and obj["reason"] == reason)
 
     events = await all_become(whole.client, EVENT, "default", lambda all: any(map(about, all)))
-    return str(next(one for one in events if about(one))["message"])
+    return str(next(event for event in events if about(event))["message"])
 
 
 async def test_pods_without_a_controller_are_not_counted_but_reported(whole: Whole) -> None:

@@ -322,7 +322,7 @@ async def test_an_evicted_pod_has_the_reason_and_the_observed_generation(timed: 
 
 def ready_of(node: Object | None) -> str:
     conditions = ((node or {}).get("status") or {}).get("conditions") or []
-    return next((str(one["status"]) for one in conditions if one["type"] == "Ready"), "")
+    return next((str(condition["status"]) for condition in conditions if condition["type"] == "Ready"), "")
 
 
 def keys(node: Object | None) -> set[str]:

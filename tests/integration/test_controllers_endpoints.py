@@ -63,7 +63,7 @@ async def test_a_ready_pod_is_in_both_forms_until_it_is_deleted(whole: Whole) ->
         ENDPOINTS,
         "default",
         "web",
-        lambda one: len(((one or {}).get("subsets") or [{}])[0].get("addresses") or ()) == 2,
+        lambda obj: len(((obj or {}).get("subsets") or [{}])[0].get("addresses") or ()) == 2,
     )
     assert (
         found is not None and found["metadata"]["labels"]["endpoints.kubernetes.io/managed-by"] == "endpoint-controller"
@@ -74,12 +74,12 @@ async def test_a_ready_pod_is_in_both_forms_until_it_is_deleted(whole: Whole) ->
 
 async def test_endpoints_go_with_their_service(whole: Whole) -> None:
     await service(whole, "short", selector={"app": "none"})
-    await becomes(whole.client, ENDPOINTS, "default", "short", lambda one: one is not None)
+    await becomes(whole.client, ENDPOINTS, "default", "short", lambda endpoints: endpoints is not None)
     await all_become(
         whole.client, SLICE, "default", lambda rows: any(NAME in row["metadata"]["labels"] for row in rows)
     )
     await whole.client.delete(SERVICE, "default", "short")
-    await becomes(whole.client, ENDPOINTS, "default", "short", lambda one: one is None)
+    await becomes(whole.client, ENDPOINTS, "default", "short", lambda endpoints: endpoints is None)
     await all_become(
         whole.client,
         SLICE,

@@ -54,7 +54,7 @@ async def test_a_job_deleted_while_its_pod_runs_leaves_no_finalizer_behind(whole
     (pod,) = await all_become(whole.client, POD, "default", running(1))
     assert tracked(pod)
     await delete(whole, JOB, "j", policy)
-    await becomes(whole.client, JOB, "default", "j", lambda one: one is None)
+    await becomes(whole.client, JOB, "default", "j", lambda obj: obj is None)
     await all_become(whole.client, POD, "default", freed if policy == "Orphan" else none)
 
 
@@ -92,11 +92,11 @@ async def test_a_pod_that_a_job_adopts_is_tracked_and_one_that_it_releases_is_no
     labels = dict(pod["metadata"]["labels"])
     name = pod["metadata"]["name"]
     await whole.client.patch(POD, "default", name, {"metadata": {"labels": dict.fromkeys(labels)}})
-    await becomes(whole.client, POD, "default", name, lambda one: freed([one or {}]))
+    await becomes(whole.client, POD, "default", name, lambda obj: freed([obj or {}]))
     await all_become(whole.client, POD, "default", running(2))
     await whole.client.patch(JOB, "default", "j", {"spec": {"parallelism": 2}})
     await whole.client.patch(POD, "default", name, {"metadata": {"labels": labels}})
-    await becomes(whole.client, POD, "default", name, lambda one: bool(one and tracked(one)))
+    await becomes(whole.client, POD, "default", name, lambda obj: bool(obj and tracked(obj)))
 
 
 async def test_the_finalizer_on_a_pod_of_another_owner_stays(whole: Whole) -> None:
@@ -108,7 +108,7 @@ async def test_the_finalizer_on_a_pod_of_another_owner_stays(whole: Whole) -> No
     await whole.client.patch(POD, "default", name, {"metadata": {"finalizers": [TRACKING]}})
     bare = {"name": "bare", "namespace": "default", "finalizers": [TRACKING]}
     await whole.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": bare, "spec": pod_spec()})
-    await becomes(whole.client, POD, "default", "bare", lambda one: not tracked(one))
+    await becomes(whole.client, POD, "default", "bare", lambda obj: not tracked(obj))
     assert tracked(await whole.client.get(POD, "default", name))
 
 
@@ -125,14 +125,14 @@ async def test_a_deleted_cron_job_leaves_nothing_that_cannot_go(whole: Whole, po
     await whole.client.create(JOB, body)
     await all_become(whole.client, POD, "default", running(1))
     await delete(whole, CRON, "c", policy)
-    await becomes(whole.client, CRON, "default", "c", lambda one: one is None)
+    await becomes(whole.client, CRON, "default", "c", lambda obj: obj is None)
     if policy == "Orphan":
         orphan = await becomes(
-            whole.client, JOB, "default", "made", lambda one: not (one or {})["metadata"].get("ownerReferences")
+            whole.client, JOB, "default", "made", lambda obj: not (obj or {})["metadata"].get("ownerReferences")
         )
         assert orphan is not None
         await delete(whole, JOB, "made", "Background")
-    await becomes(whole.client, JOB, "default", "made", lambda one: one is None)
+    await becomes(whole.client, JOB, "default", "made", lambda obj: obj is None)
     await all_become(whole.client, POD, "default", none)
 
 
@@ -146,7 +146,7 @@ async def test_a_deleted_workload_is_gone_and_its_pods_are_gone_or_free(whole: W
     await whole.client.create(kind, body)
     await all_become(whole.client, POD, "default", running(count))
     await delete(whole, kind, "w", policy)
-    await becomes(whole.client, kind, "default", "w", lambda one: one is None)
+    await becomes(whole.client, kind, "default", "w", lambda obj: obj is None)
     if policy != "Orphan":
         await all_become(whole.client, POD, "default", none)
         return
@@ -168,10 +168,10 @@ async def test_a_foreground_deletion_continues_when_the_last_dependent_changes_o
     held["ownerReferences"] = [{**above, "blockOwnerDeletion": True}]
     await whole.client.create(config, {"metadata": held})
     await delete(whole, config, "owner", "Foreground")
-    await becomes(whole.client, config, "default", "child", lambda one: "deletionTimestamp" in (one or {})["metadata"])
+    await becomes(whole.client, config, "default", "child", lambda obj: "deletionTimestamp" in (obj or {})["metadata"])
     assert await whole.client.find(config, "default", "owner") is not None
     await whole.client.patch(config, "default", "child", {"metadata": {"ownerReferences": None}})
-    await becomes(whole.client, config, "default", "owner", lambda one: one is None)
+    await becomes(whole.client, config, "default", "owner", lambda obj: obj is None)
 
 
 async def test_a_namespace_goes_with_the_running_pods_of_its_jobs(whole: Whole) -> None:
@@ -181,4 +181,4 @@ async def test_a_namespace_goes_with_the_running_pods_of_its_jobs(whole: Whole) 
     await whole.client.create(JOB, body)
     await all_become(whole.client, POD, "other", running(1))
     await whole.client.delete(NAMESPACE, "", "other", {"propagationPolicy": "Orphan"})
-    await becomes(whole.client, NAMESPACE, "", "other", lambda one: one is None)
+    await becomes(whole.client, NAMESPACE, "", "other", lambda namespace: namespace is None)

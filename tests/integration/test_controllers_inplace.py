@@ -33,10 +33,10 @@ async def resize(whole: Whole, kind: Any, cpu: str) -> None:
 
 
 def counts(field: str, number: int) -> Any:
-    def check(one: Any) -> bool:
-        status = (one or {}).get("status") or {}
+    def check(obj: Any) -> bool:
+        status = (obj or {}).get("status") or {}
         return bool(
-            status.get("observedGeneration") == one["metadata"]["generation"] and status.get(field, 0) == number
+            status.get("observedGeneration") == obj["metadata"]["generation"] and status.get(field, 0) == number
         )
 
     return check
@@ -44,11 +44,11 @@ def counts(field: str, number: int) -> Any:
 
 def shown(pods: list[dict[str, Any]]) -> list[str]:
     reported = [(pod["status"].get("containerStatuses") or [{}])[0] for pod in pods]
-    return sorted(str(((one.get("resources") or {}).get("requests") or {}).get("cpu")) for one in reported)
+    return sorted(str(((entry.get("resources") or {}).get("requests") or {}).get("cpu")) for entry in reported)
 
 
 def progressing(deployment: Any) -> dict[str, Any]:
-    return next(one for one in deployment["status"]["conditions"] if one["type"] == "Progressing")
+    return next(condition for condition in deployment["status"]["conditions"] if condition["type"] == "Progressing")
 
 
 async def pods_of(whole: Whole) -> list[dict[str, Any]]:
@@ -100,7 +100,7 @@ async def test_a_deployment_whose_resize_waits_too_long_exceeds_its_deadline(nar
         DEPLOYMENT,
         "default",
         "web",
-        lambda one: counts("updatedReplicas", 2)(one) and progressing(one)["status"] == "False",
+        lambda obj: counts("updatedReplicas", 2)(obj) and progressing(obj)["status"] == "False",
     )
     assert progressing(late)["reason"] == "ProgressDeadlineExceeded"
 

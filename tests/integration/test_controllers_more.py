@@ -31,14 +31,14 @@ async def two(tmp_path: Path) -> AsyncIterator[Whole]:
         yield cluster
 
 
-def seen(one: Any) -> bool:
-    return bool(status_of(one).get("observedGeneration") == one["metadata"]["generation"])
+def seen(obj: Any) -> bool:
+    return bool(status_of(obj).get("observedGeneration") == obj["metadata"]["generation"])
 
 
 def ready(count: int) -> Any:
-    def check(one: Any) -> bool:
-        status = status_of(one)
-        return seen(one) and all(
+    def check(obj: Any) -> bool:
+        status = status_of(obj)
+        return seen(obj) and all(
             status.get(field, 0) == count for field in ("replicas", "readyReplicas", "updatedReplicas")
         )
 
@@ -46,10 +46,10 @@ def ready(count: int) -> Any:
 
 
 def daemons(count: int) -> Any:
-    def check(one: Any) -> bool:
-        status = status_of(one)
+    def check(obj: Any) -> bool:
+        status = status_of(obj)
         fields = ("desiredNumberScheduled", "numberReady", "updatedNumberScheduled", "currentNumberScheduled")
-        return seen(one) and all(status.get(field, 0) == count for field in fields)
+        return seen(obj) and all(status.get(field, 0) == count for field in fields)
 
     return check
 
@@ -111,7 +111,7 @@ async def test_a_daemon_pod_that_succeeded_is_recreated(two: Whole) -> None:
     await all_become(two.client, POD, "default", lambda pods: len(pods) == 2 and name not in names_of(pods))
     said = f"Found succeeded daemon pod default/{name} on node {node}, will try to delete it"
     events = await all_become(two.client, kind_named("Event"), "default", lambda all: said in messages(all))
-    assert {one["type"] for one in events if one["reason"] == "SucceededDaemonPod"} == {"Normal"}
+    assert {event["type"] for event in events if event["reason"] == "SucceededDaemonPod"} == {"Normal"}
 
 
 async def test_a_no_execute_taint_takes_the_daemon_away(two: Whole) -> None:
@@ -145,7 +145,12 @@ async def test_a_surging_daemon_is_never_missing_on_a_node(two: Whole) -> None:
         live = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
         crowd.append(len(live))
         conditions = [status_of(pod).get("conditions") or [] for pod in live]
-        serving.append(sum(any(one["type"] == "Ready" and one["status"] == "True" for one in of) for of in conditions))
+        serving.append(
+            sum(
+                any(condition["type"] == "Ready" and condition["status"] == "True" for condition in of)
+                for of in conditions
+            )
+        )
         return len(pods) == 2 and cpus(pods) == {"120m"}
 
     after = await all_become(two.client, POD, "default", rolled)
@@ -180,8 +185,8 @@ async def test_a_paused_deployment_rolls_when_it_is_resumed(whole: Whole) -> Non
         DEPLOYMENT,
         "default",
         "web",
-        lambda one: (
-            seen(one) and status_of(one).get("readyReplicas") == 3 and not status_of(one).get("updatedReplicas")
+        lambda obj: (
+            seen(obj) and status_of(obj).get("readyReplicas") == 3 and not status_of(obj).get("updatedReplicas")
         ),
     )
     assert cpus(await pods_of(whole)) == {"100m"} and before <= uids(await pods_of(whole))
@@ -202,13 +207,13 @@ async def test_in_place_changes_and_their_undoing_replace_no_pod(whole: Whole) -
     sets = (await whole.client.list(SET, "default"))["items"]
     revision = "deployment.kubernetes.io/revision"
     history = {
-        int(one["metadata"]["annotations"][revision]): one["spec"]["template"]["spec"]["containers"][0]["resources"][
-            "requests"
-        ]["cpu"]
-        for one in sets
+        int(replica_set["metadata"]["annotations"][revision]): replica_set["spec"]["template"]["spec"]["containers"][0][
+            "resources"
+        ]["requests"]["cpu"]
+        for replica_set in sets
     }
     assert history == {3: "140m", 4: "120m", 5: "100m"}
-    assert sorted(one["spec"]["replicas"] for one in sets) == [0, 0, 2]
+    assert sorted(replica_set["spec"]["replicas"] for replica_set in sets) == [0, 0, 2]
 
 
 async def test_recreate_starts_new_pods_only_when_the_old_are_gone(whole: Whole) -> None:
@@ -234,7 +239,7 @@ async def test_old_replica_sets_beyond_the_history_limit_are_removed(whole: Whol
         await resize(whole, DEPLOYMENT, "web", cpu)
         await becomes(whole.client, DEPLOYMENT, "default", "web", ready(1))
     kept = await all_become(whole.client, SET, "default", lambda sets: len(sets) == 2)
-    assert {one["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] for one in kept} == {
+    assert {obj["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] for obj in kept} == {
         "120m",
         "130m",
     }
@@ -255,9 +260,9 @@ def job(command: list[str], **spec: Any) -> dict[str, Any]:
 
 
 def ended(word: str) -> Any:
-    return lambda one: any(
+    return lambda obj: any(
         condition["type"] == word and condition["status"] == "True"
-        for condition in status_of(one).get("conditions") or []
+        for condition in status_of(obj).get("conditions") or []
     )
 
 
@@ -292,39 +297,39 @@ async def test_a_job_whose_success_policy_is_met_ends_its_other_pods(whole: Whol
     leader = job(["sleep", "3600"], completionMode="Indexed", completions=3, parallelism=3)
     leader["spec"]["successPolicy"] = {"rules": [{"succeededIndexes": "0"}]}
     await whole.client.create(JOB, leader)
-    await becomes(whole.client, JOB, "default", "j", lambda one: status_of(one).get("ready") == 3)
+    await becomes(whole.client, JOB, "default", "j", lambda obj: status_of(obj).get("ready") == 3)
     first = next(pod for pod in await pods_of(whole) if pod["spec"]["hostname"] == "j-0")
     finished = {"status": {"phase": "Succeeded"}}
     await whole.client.patch(POD, "default", first["metadata"]["name"], finished, subresource="status")
     done = await becomes(whole.client, JOB, "default", "j", ended("Complete"))
     assert status_of(done)["completedIndexes"] == "0" and not status_of(done).get("failed")
-    assert {one["reason"] for one in status_of(done)["conditions"]} == {"SuccessPolicy"}
+    assert {condition["reason"] for condition in status_of(done)["conditions"]} == {"SuccessPolicy"}
     await all_become(whole.client, POD, "default", lambda pods: uids(pods) <= uids([first]))
 
 
 async def test_a_job_over_its_backoff_limit_fails(whole: Whole) -> None:
     await whole.client.create(JOB, job(["false"], backoffLimit=0))
     done = await becomes(whole.client, JOB, "default", "j", ended("Failed"))
-    conditions = {one["type"]: one.get("reason") for one in status_of(done)["conditions"]}
+    conditions = {condition["type"]: condition.get("reason") for condition in status_of(done)["conditions"]}
     assert conditions["Failed"] == conditions["FailureTarget"] == "BackoffLimitExceeded"
     assert status_of(done)["failed"] == 1 and "completionTime" not in status_of(done)
 
 
 async def test_suspending_a_job_ends_its_pods_and_counts_no_failure(whole: Whole) -> None:
     await whole.client.create(JOB, job(["sleep", "3600"], backoffLimit=0, parallelism=2, completions=2))
-    await becomes(whole.client, JOB, "default", "j", lambda one: status_of(one).get("ready") == 2)
+    await becomes(whole.client, JOB, "default", "j", lambda obj: status_of(obj).get("ready") == 2)
     await whole.client.patch(JOB, "default", "j", {"spec": {"suspend": True}})
     await all_become(whole.client, POD, "default", lambda pods: not pods)
     asleep = await becomes(whole.client, JOB, "default", "j", ended("Suspended"))
     assert "startTime" not in status_of(asleep) and not status_of(asleep).get("failed")
     await whole.client.patch(JOB, "default", "j", {"spec": {"suspend": False}})
-    awake = await becomes(whole.client, JOB, "default", "j", lambda one: status_of(one).get("ready") == 2)
+    awake = await becomes(whole.client, JOB, "default", "j", lambda obj: status_of(obj).get("ready") == 2)
     assert not status_of(awake).get("failed") and status_of(awake)["startTime"]
 
 
 async def test_a_finished_job_without_time_to_live_goes_with_its_pods(whole: Whole) -> None:
     await whole.client.create(JOB, job(["true"], ttlSecondsAfterFinished=0))
-    await becomes(whole.client, JOB, "default", "j", lambda one: one is None)
+    await becomes(whole.client, JOB, "default", "j", lambda obj: obj is None)
     await all_become(whole.client, POD, "default", lambda pods: not pods)
 
 
@@ -338,12 +343,12 @@ async def test_a_deployment_is_rescaled_in_the_middle_of_a_roll_out_by_the_share
     await whole.client.patch(DEPLOYMENT, "default", "web", change)
 
     def sizes(*wanted: int) -> Any:
-        return lambda sets: sorted(one["spec"]["replicas"] for one in sets) == sorted(wanted)
+        return lambda sets: sorted(replica_set["spec"]["replicas"] for replica_set in sets) == sorted(wanted)
 
     await all_become(whole.client, SET, "default", sizes(8, 5))
     await whole.client.patch(DEPLOYMENT, "default", "web", {"spec": {"replicas": 15}})
     sets = await all_become(whole.client, SET, "default", sizes(11, 7))
-    aims = {one["metadata"]["annotations"]["deployment.kubernetes.io/max-replicas"] for one in sets}
+    aims = {replica_set["metadata"]["annotations"]["deployment.kubernetes.io/max-replicas"] for replica_set in sets}
     assert aims == {"18"}
 
 
@@ -361,17 +366,22 @@ async def test_a_deployment_reports_that_its_replica_set_cannot_be_created(whole
     meta = {"name": "none", "namespace": "default"}
     spec = {"hard": {"count/replicasets.apps": "0"}}
     await whole.client.create(QUOTA, {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": spec})
-    await becomes(whole.client, QUOTA, "default", "none", lambda one: "used" in status_of(one))
+    await becomes(whole.client, QUOTA, "default", "none", lambda quota: "used" in status_of(quota))
     await whole.client.create(DEPLOYMENT, workload("Deployment", "web", 2))
-    one = await becomes(whole.client, DEPLOYMENT, "default", "web", lambda one: bool(status_of(one).get("conditions")))
+    one = await becomes(
+        whole.client, DEPLOYMENT, "default", "web", lambda quota: bool(status_of(quota).get("conditions"))
+    )
     (found,) = status_of(one)["conditions"]
     assert (found["type"], found["status"], found["reason"]) == ("Progressing", "False", "ReplicaSetCreateError")
     assert found["message"].startswith('Failed to create new replica set "web-')
     assert "is forbidden: exceeded quota: none, requested: count/replicasets.apps=1" in found["message"]
     events = await all_become(
-        whole.client, kind_named("Event"), "default", lambda all: any(one["reason"] == found["reason"] for one in all)
+        whole.client,
+        kind_named("Event"),
+        "default",
+        lambda all: any(event["reason"] == found["reason"] for event in all),
     )
-    assert any((one["reason"], one["message"]) == (found["reason"], found["message"]) for one in events)
+    assert any((event["reason"], event["message"]) == (found["reason"], found["message"]) for event in events)
 
 
 # --- StatefulSets
@@ -383,7 +393,7 @@ async def test_a_parallel_stateful_set_does_not_wait_for_its_first_pod(whole: Wh
     body = workload("StatefulSet", "db", 3, serviceName="db", podManagementPolicy="Parallel", pod=pod)
     await whole.client.create(STATEFUL, body)
     pods = await all_become(whole.client, POD, "default", lambda pods: len(pods) == 3)
-    assert {one["metadata"]["name"] for one in pods} == {"db-0", "db-1", "db-2"}
+    assert {candidate["metadata"]["name"] for candidate in pods} == {"db-0", "db-1", "db-2"}
 
 
 async def test_a_stateful_set_leaves_pods_alone_that_do_not_have_its_names(whole: Whole) -> None:
@@ -395,7 +405,7 @@ async def test_a_stateful_set_leaves_pods_alone_that_do_not_have_its_names(whole
     await becomes(whole.client, STATEFUL, "default", "db", ready(2))
     await whole.client.patch(STATEFUL, "default", "db", {"spec": {"replicas": 1}})
     await becomes(whole.client, STATEFUL, "default", "db", ready(1))
-    left = {one["metadata"]["name"]: one["metadata"].get("ownerReferences") for one in await pods_of(whole)}
+    left = {obj["metadata"]["name"]: obj["metadata"].get("ownerReferences") for obj in await pods_of(whole)}
     assert {name: left.pop(name) for name in names} == dict.fromkeys(names) and set(left) == {"db-0"}
 
 
@@ -409,8 +419,8 @@ async def test_a_partition_holds_the_lower_ordinals_back(whole: Whole) -> None:
         STATEFUL,
         "default",
         "db",
-        lambda one: (
-            seen(one) and status_of(one).get("updatedReplicas") == 1 and status_of(one).get("readyReplicas") == 3
+        lambda obj: (
+            seen(obj) and status_of(obj).get("updatedReplicas") == 1 and status_of(obj).get("readyReplicas") == 3
         ),
     )
     sizes = {pod["metadata"]["name"]: cpus([pod]) for pod in await pods_of(whole)}
@@ -423,7 +433,7 @@ async def test_a_partition_holds_the_lower_ordinals_back(whole: Whole) -> None:
         POD,
         "default",
         "db-0",
-        lambda one: one is not None and one["metadata"]["uid"] != lost["metadata"]["uid"],
+        lambda obj: obj is not None and obj["metadata"]["uid"] != lost["metadata"]["uid"],
     )
     assert back is not None and cpus([back]) == {"100m"}
 
@@ -434,7 +444,11 @@ async def test_a_second_in_place_change_during_the_first_replaces_no_pod(whole: 
     before = uids(await pods_of(whole))
     await resize(whole, STATEFUL, "db", "120m")
     await becomes(
-        whole.client, STATEFUL, "default", "db", lambda one: seen(one) and status_of(one).get("updatedReplicas") == 1
+        whole.client,
+        STATEFUL,
+        "default",
+        "db",
+        lambda stateful: seen(stateful) and status_of(stateful).get("updatedReplicas") == 1,
     )
     await resize(whole, STATEFUL, "db", "140m")
     await becomes(whole.client, STATEFUL, "default", "db", ready(3))

@@ -37,23 +37,27 @@ def quota(**hard: str) -> dict[str, Any]:
 
 async def test_quota_is_released_when_a_pod_shrinks(whole: Whole) -> None:
     await whole.client.create(QUOTA, quota(requests_cpu="1"))
-    await becomes(whole.client, QUOTA, "default", "q", lambda one: bool(status_of(one).get("hard")))
+    await becomes(whole.client, QUOTA, "default", "q", lambda obj: bool(status_of(obj).get("hard")))
     await whole.client.create(SET, workload("ReplicaSet", "rs", 1, pod=pod_spec(cpu="800m")))
     pod = (await all_become(whole.client, POD, "default", in_force("800m", 1)))[0]
-    await becomes(whole.client, QUOTA, "default", "q", lambda one: status_of(one)["used"]["requests.cpu"] == "800m")
+    await becomes(whole.client, QUOTA, "default", "q", lambda obj: status_of(obj)["used"]["requests.cpu"] == "800m")
     change = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "300m"}}}]}}
     name = pod["metadata"]["name"]
     await whole.client.patch(POD, "default", name, change, subresource="resize", content_type=STRATEGIC)
-    await becomes(whole.client, QUOTA, "default", "q", lambda one: status_of(one)["used"]["requests.cpu"] == "300m")
+    await becomes(whole.client, QUOTA, "default", "q", lambda obj: status_of(obj)["used"]["requests.cpu"] == "300m")
 
 
 async def test_a_replication_controller_keeps_its_pods(whole: Whole) -> None:
     body = workload("ReplicationController", "rc", 2)
     body["apiVersion"], body["spec"]["selector"] = "v1", {"app": "rc"}
     await whole.client.create(CONTROLLER, body)
-    await becomes(whole.client, CONTROLLER, "default", "rc", lambda one: status_of(one).get("readyReplicas") == 2)
+    await becomes(
+        whole.client, CONTROLLER, "default", "rc", lambda controller: status_of(controller).get("readyReplicas") == 2
+    )
     await whole.client.patch(CONTROLLER, "default", "rc", {"spec": {"replicas": 1}})
-    await becomes(whole.client, CONTROLLER, "default", "rc", lambda one: status_of(one).get("replicas") == 1)
+    await becomes(
+        whole.client, CONTROLLER, "default", "rc", lambda controller: status_of(controller).get("replicas") == 1
+    )
     await all_become(whole.client, POD, "default", lambda pods: len(pods) == 1)
 
 
@@ -91,7 +95,7 @@ async def test_orphans_wanted_by_two_sets_get_one_owner_each(whole: Whole) -> No
         await whole.client.create(SET, body)
 
     def shared(pods: Pods) -> bool:
-        owners = [[one["name"] for one in pod["metadata"].get("ownerReferences") or []] for pod in pods]
+        owners = [[reference["name"] for reference in pod["metadata"].get("ownerReferences") or []] for pod in pods]
         return sorted(owners) == [["a"]] * 3 + [["b"]] * 3
 
     await all_become(whole.client, POD, "default", shared)
@@ -109,12 +113,12 @@ async def test_of_two_owners_that_adopt_at_the_same_moment_one_gets_the_pod(tmp_
         await world.informers.start()
         try:
             selector = LabelSelector.from_object({"matchLabels": {"app": "a"}})
-            taken = await asyncio.gather(*(of.of(one, selector) for of, one in zip(owned, sets, strict=True)))
+            taken = await asyncio.gather(*(of.of(entry, selector) for of, entry in zip(owned, sets, strict=True)))
         finally:
             await world.informers.stop()
         pod = await bare.client.get(POD, "default", "p")
         assert sorted(map(len, taken)) == [0, 1]
-        assert [one["name"] for one in pod["metadata"]["ownerReferences"]] == ["a" if taken[0] else "b"]
+        assert [reference["name"] for reference in pod["metadata"]["ownerReferences"]] == ["a" if taken[0] else "b"]
 
 
 # --- tokens
@@ -127,7 +131,7 @@ async def test_a_secret_for_a_token_is_filled_and_goes_with_its_account(whole: W
     meta = {"name": "t", "namespace": "default", "annotations": named}
     body = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": meta}
     await whole.client.create(SECRET, body)
-    secret = await becomes(whole.client, SECRET, "default", "t", lambda one: "token" in (one or {}).get("data", {}))
+    secret = await becomes(whole.client, SECRET, "default", "t", lambda obj: "token" in (obj or {}).get("data", {}))
     assert secret is not None and set(secret["data"]) == {"ca.crt", "namespace", "token"}
     assert secret["metadata"]["annotations"] == {**named, "kubernetes.io/service-account.uid": made["metadata"]["uid"]}
     assert base64.b64decode(secret["data"]["namespace"]) == b"default"
@@ -141,9 +145,9 @@ async def test_a_secret_for_a_token_is_filled_and_goes_with_its_account(whole: W
     assert (await reviewed())["user"]["username"] == "system:serviceaccount:default:robot"
     # A field that a user empties is filled again.
     await whole.client.patch(SECRET, "default", "t", {"data": {"ca.crt": None}})
-    await becomes(whole.client, SECRET, "default", "t", lambda one: "ca.crt" in (one or {})["data"])
+    await becomes(whole.client, SECRET, "default", "t", lambda obj: "ca.crt" in (obj or {})["data"])
     await whole.client.delete(ACCOUNT, "default", "robot")
-    await becomes(whole.client, SECRET, "default", "t", lambda one: one is None)
+    await becomes(whole.client, SECRET, "default", "t", lambda obj: obj is None)
     assert "authenticated" not in await reviewed()
 
 
@@ -151,7 +155,7 @@ async def test_a_token_secret_without_its_account_is_deleted(whole: Whole) -> No
     meta = {"name": "t", "namespace": "default", "annotations": {"kubernetes.io/service-account.name": "nobody"}}
     body = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": meta}
     await whole.client.create(SECRET, body)
-    await becomes(whole.client, SECRET, "default", "t", lambda one: one is None)
+    await becomes(whole.client, SECRET, "default", "t", lambda secret: secret is None)
 
 
 # --- owners
@@ -186,15 +190,15 @@ async def test_an_owner_of_another_namespace_or_name_does_not_count(whole: Whole
     where = f"[v1/ConfigMap, namespace: default, name: owner, uid: {far['metadata']['uid']}]"
     said = f'ownerRef {where} does not exist in namespace "default"'
     events = await all_become(whole.client, kind_named("Event"), "default", lambda all: said in messages(all))
-    (event,) = [one for one in events if one["message"] == said]
+    (event,) = [entry for entry in events if entry["message"] == said]
     assert (event["type"], event["reason"]) == ("Warning", "OwnerRefInvalidNamespace")
     assert event["source"]["component"] == "garbage-collector-controller"
     assert await whole.client.find(CONFIG, "kube-system", "owner") is not None
 
 
 async def test_a_terminating_namespace_reports_what_it_waits_for(whole: Whole) -> None:
-    def condition(one: Any, word: str) -> tuple[str, str] | None:
-        found = [each for each in status_of(one).get("conditions") or () if each["type"] == word]
+    def condition(obj: Any, word: str) -> tuple[str, str] | None:
+        found = [each for each in status_of(obj).get("conditions") or () if each["type"] == word]
         return (found[0]["status"], found[0]["message"]) if found else None
 
     client, meta = whole.client, {"name": "kept", "namespace": "n", "finalizers": ["a.b/c"]}
@@ -203,10 +207,14 @@ async def test_a_terminating_namespace_reports_what_it_waits_for(whole: Whole) -
     await client.create(CONFIG, {"metadata": meta})
     await client.delete(NAMESPACE, "", "n")
     held = ("True", "Some content in the namespace has finalizers remaining: a.b/c in 1 resource instances")
-    await becomes(client, NAMESPACE, "", "n", lambda one: condition(one, "NamespaceFinalizersRemaining") == held)
+    await becomes(
+        client, NAMESPACE, "", "n", lambda namespace: condition(namespace, "NamespaceFinalizersRemaining") == held
+    )
     await client.patch(CONFIG, "n", "kept", {"metadata": {"finalizers": None}})
     empty = ("False", "All content successfully removed")
-    await becomes(client, NAMESPACE, "", "n", lambda one: condition(one, "NamespaceContentRemaining") == empty)
+    await becomes(
+        client, NAMESPACE, "", "n", lambda namespace: condition(namespace, "NamespaceContentRemaining") == empty
+    )
     one = await client.get(NAMESPACE, "", "n")
     assert one["spec"]["finalizers"] == ["x.y/z"]
 
@@ -220,11 +228,11 @@ async def test_finalizers_that_protect_a_pod_are_removed_after_it_in_a_deleted_n
     await client.create(POD, {"metadata": meta, "spec": pod_spec()})
     await client.delete(NAMESPACE, "", "n")
 
-    def waits(one: Any) -> bool:
-        rows = {row["type"]: row["message"] for row in status_of(one).get("conditions") or ()}
+    def waits(obj: Any) -> bool:
+        rows = {row["type"]: row["message"] for row in status_of(obj).get("conditions") or ()}
         return rows.get("NamespaceContentRemaining") == "Some resources are remaining: pods. has 1 resource instances"
 
     await becomes(client, NAMESPACE, "", "n", waits)
     assert "deletionTimestamp" not in (await client.get(CONFIG, "n", "policy"))["metadata"]
     await client.patch(POD, "n", "p", {"metadata": {"finalizers": None}})
-    await becomes(client, NAMESPACE, "", "n", lambda one: one is None)
+    await becomes(client, NAMESPACE, "", "n", lambda namespace: namespace is None)

@@ -30,12 +30,12 @@ async def make(whole: Whole, kind: str, name: str, **fields: Any) -> Object:
     return await whole.client.create(of, body, "default" if of.namespaced else "")
 
 
-def gone(one: Object | None) -> bool:
-    return one is None
+def gone(obj: Object | None) -> bool:
+    return obj is None
 
 
-def kept(one: Object | None) -> bool:
-    return one is not None and bool(one["metadata"].get("deletionTimestamp"))
+def kept(obj: Object | None) -> bool:
+    return obj is not None and bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def claim(**more: Any) -> Object:
@@ -79,7 +79,7 @@ async def test_an_attribute_class_goes_with_the_last_claim_that_names_it(whole: 
 async def test_a_protected_object_that_lost_its_finalizer_gets_it_back(whole: Whole) -> None:
     await make(whole, "PersistentVolumeClaim", "c", spec=claim())
     await whole.client.patch(CLAIM, "default", "c", {"metadata": {"finalizers": None}})
-    protected = lambda one: one["metadata"].get("finalizers") == ["kubernetes.io/pvc-protection"]  # noqa: E731
+    protected = lambda obj: obj["metadata"].get("finalizers") == ["kubernetes.io/pvc-protection"]  # noqa: E731
     await becomes(whole.client, CLAIM, "default", "c", protected)
 
 
@@ -89,13 +89,13 @@ async def test_a_range_is_ready_and_stays_while_it_alone_has_the_address_of_a_se
     (net,) = networks_of(own)
     await make(whole, "ServiceCIDR", "more", spec={"cidrs": ["10.201.0.0/24"]})
     ready = await becomes(
-        whole.client, RANGE, "", "more", lambda one: bool((one.get("status") or {}).get("conditions"))
+        whole.client, RANGE, "", "more", lambda obj: bool((obj.get("status") or {}).get("conditions"))
     )
     assert ready["metadata"]["finalizers"] == ["networking.k8s.io/service-cidr-finalizer"]
     assert ready["status"]["conditions"][0]["message"] == "Kubernetes Service CIDR is ready"
 
     await whole.client.delete(RANGE, "", "kubernetes")
-    reported = lambda one: one["status"]["conditions"][-1]["reason"] == "Terminating"  # noqa: E731
+    reported = lambda obj: obj["status"]["conditions"][-1]["reason"] == "Terminating"  # noqa: E731
     held = await becomes(whole.client, RANGE, "", "kubernetes", reported)
     assert held["status"]["conditions"][-1]["status"] == "False"
     assert any(True for _ in networks_of(held)) and net.version == 4

@@ -62,5 +62,5 @@ def about_second(event: Any) -> bool:
 
 async def test_without_a_range_for_the_cluster_nodes_keep_none(tmp_path: Path) -> None:
     async with Whole(tmp_path) as whole:
-        node: Any = await becomes(whole.client, NODE, "", "n1", lambda one: one is not None)
+        node: Any = await becomes(whole.client, NODE, "", "n1", lambda obj: obj is not None)
         assert "podCIDR" not in node["spec"]

@@ -67,25 +67,25 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Watched]:
 
 
 def available(wanted: int, field: str = "readyReplicas") -> Any:
-    return lambda one: one is not None and (one.get("status") or {}).get(field, 0) == wanted
+    return lambda obj: obj is not None and (obj.get("status") or {}).get(field, 0) == wanted
 
 
 def rolled_out(wanted: int) -> Any:
     """The controller has processed the newest template, and all pods are ready and have it."""
 
-    def true(one: Object | None) -> bool:
-        status = (one or {}).get("status") or {}
+    def true(obj: Object | None) -> bool:
+        status = (obj or {}).get("status") or {}
         return (
-            one is not None
-            and status.get("observedGeneration") == one["metadata"]["generation"]
+            obj is not None
+            and status.get("observedGeneration") == obj["metadata"]["generation"]
             and [status.get(field) for field in ("replicas", "updatedReplicas", "readyReplicas")] == [wanted] * 3
         )
 
     return true
 
 
-def gone(one: Object | None) -> bool:
-    return one is None
+def gone(obj: Object | None) -> bool:
+    return obj is None
 
 
 async def make(cluster: Whole, body: Object) -> Object:
@@ -114,8 +114,8 @@ async def test_stateful_sets_keep_their_claims_by_their_own_account(cluster: Wat
     templates = [{"metadata": {"name": "data"}, **claim}]
     more = {"serviceName": "db", "volumeClaimTemplates": templates, "persistentVolumeClaimRetentionPolicy": policy}
     await make(cluster, workload("StatefulSet", "db", 1, pod=pod_spec(node=""), **more))
-    await becomes(cluster.client, CLAIM, "default", "data-db-0", lambda one: one is not None)
-    await becomes(cluster.client, POD, "default", "db-0", lambda one: one is not None)
+    await becomes(cluster.client, CLAIM, "default", "data-db-0", lambda obj: obj is not None)
+    await becomes(cluster.client, POD, "default", "db-0", lambda obj: obj is not None)
     await cluster.client.patch(STATEFUL, "default", "db", {"spec": {"replicas": 0}})
     await becomes(cluster.client, CLAIM, "default", "data-db-0", gone)
 
@@ -147,7 +147,7 @@ async def test_services_have_endpoints_by_two_accounts(cluster: Watched) -> None
     await make(cluster, workload("ReplicaSet", "set", 1))
     spec = {"selector": {"app": "set"}, "ports": [{"port": 80}]}
     await make(cluster, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "svc"}, "spec": spec})
-    await becomes(cluster.client, ENDPOINTS, "default", "svc", lambda one: one is not None)
+    await becomes(cluster.client, ENDPOINTS, "default", "svc", lambda endpoints: endpoints is not None)
     bare = {"ports": [{"port": 80}]}
     await make(cluster, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "bare"}, "spec": bare})
     subsets = [{"addresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 80}]}]
@@ -164,32 +164,32 @@ async def test_quota_and_budgets_are_counted(cluster: Watched) -> None:
     await make(cluster, {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec})
     await becomes(cluster.client, BUDGET, "default", "b", available(1, "disruptionsAllowed"))
 
-    def counted(one: Object | None) -> bool:
-        return bool(one and ((one.get("status") or {}).get("used") or {}).get("pods") == "2")
+    def counted(obj: Object | None) -> bool:
+        return bool(obj and ((obj.get("status") or {}).get("used") or {}).get("pods") == "2")
 
     await becomes(cluster.client, QUOTA, "default", "q", counted)
 
 
 async def test_a_namespace_is_furnished_and_emptied(cluster: Watched) -> None:
     name = await cluster.namespace("team")
-    await becomes(cluster.client, CONFIG, name, "kube-root-ca.crt", lambda one: one is not None)
+    await becomes(cluster.client, CONFIG, name, "kube-root-ca.crt", lambda config: config is not None)
     await cluster.client.patch(CONFIG, name, "kube-root-ca.crt", {"data": {"ca.crt": "other"}})
 
-    def right(one: Object | None) -> bool:
-        return bool(one and one["data"]["ca.crt"] == cluster.up.server.pki.ca.decode())
+    def right(obj: Object | None) -> bool:
+        return bool(obj and obj["data"]["ca.crt"] == cluster.up.server.pki.ca.decode())
 
     await becomes(cluster.client, CONFIG, name, "kube-root-ca.crt", right)
     notes = {"kubernetes.io/service-account.name": "default"}
     meta = {"name": "token", "namespace": name, "annotations": notes}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "kubernetes.io/service-account-token"}
     await cluster.client.create(SECRET, secret)
-    await becomes(cluster.client, SECRET, name, "token", lambda one: bool(one and (one.get("data") or {}).get("token")))
+    await becomes(cluster.client, SECRET, name, "token", lambda obj: bool(obj and (obj.get("data") or {}).get("token")))
     held = {"name": "held", "namespace": name, "finalizers": ["test/hold"]}
     await cluster.client.create(CONFIG, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": held})
     await cluster.client.delete(NAMESPACE, "", name)
 
-    def waits(one: Object | None) -> bool:
-        found = ((one or {}).get("status") or {}).get("conditions") or []
+    def waits(obj: Object | None) -> bool:
+        found = ((obj or {}).get("status") or {}).get("conditions") or []
         return any(each["type"] == "NamespaceContentRemaining" and each["status"] == "True" for each in found)
 
     await becomes(cluster.client, NAMESPACE, "", name, waits)
@@ -204,8 +204,8 @@ async def test_a_lost_node_is_tainted_and_pods_leave_a_tainted_one(cluster: Watc
     await cluster.client.create(NODE, {"apiVersion": "v1", "kind": "Node", "metadata": meta})
     await cluster.client.patch(NODE, "", "lost", {"status": {"conditions": [condition]}}, "status")
 
-    def tainted(one: Object | None) -> bool:
-        return any(each["effect"] == "NoExecute" for each in ((one or {}).get("spec") or {}).get("taints") or [])
+    def tainted(obj: Object | None) -> bool:
+        return any(each["effect"] == "NoExecute" for each in ((obj or {}).get("spec") or {}).get("taints") or [])
 
     await becomes(cluster.client, NODE, "", "lost", tainted)
     await make(cluster, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": pod_spec()})

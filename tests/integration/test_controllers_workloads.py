@@ -16,13 +16,13 @@ DEPLOYMENT, SET, STATEFUL, DAEMON, JOB = map(
 
 
 def ready(count: int) -> Any:
-    def check(one: Any) -> bool:
-        status = (one or {}).get("status") or {}
+    def check(obj: Any) -> bool:
+        status = (obj or {}).get("status") or {}
         return (
             status.get("readyReplicas", 0) == count
             and status.get("updatedReplicas", 0) == count
             and status.get("replicas", 0) == count
-            and status.get("observedGeneration") == one["metadata"]["generation"]
+            and status.get("observedGeneration") == obj["metadata"]["generation"]
         )
 
     return check
@@ -46,7 +46,7 @@ async def test_a_deployment_gets_its_pods_and_reports_them(whole: Whole) -> None
     await whole.client.create(DEPLOYMENT, workload("Deployment", "web", 3))
     done = await becomes(whole.client, DEPLOYMENT, "default", "web", ready(3))
     assert done is not None
-    conditions = {one["type"]: one["status"] for one in done["status"]["conditions"]}
+    conditions = {condition["type"]: condition["status"] for condition in done["status"]["conditions"]}
     assert conditions == {"Available": "True", "Progressing": "True"}
 
 
@@ -147,7 +147,7 @@ async def test_a_job_runs_to_completion_and_counts_each_pod_once(whole: Whole) -
     }
     await whole.client.create(JOB, body)
     done = await becomes(
-        whole.client, JOB, "default", "j", lambda one: bool(((one or {}).get("status") or {}).get("completionTime"))
+        whole.client, JOB, "default", "j", lambda job: bool(((job or {}).get("status") or {}).get("completionTime"))
     )
     assert done is not None and done["status"]["succeeded"] == 3
     pods = (await whole.client.list(POD, "default"))["items"]
@@ -181,5 +181,5 @@ async def test_deleting_a_namespace_empties_it(whole: Whole) -> None:
     await becomes(whole.client, DEPLOYMENT, name, "web", ready(2))
     namespace = kind_named("Namespace")
     await whole.client.delete(namespace, "", name)
-    await becomes(whole.client, namespace, "", name, lambda one: one is None)
+    await becomes(whole.client, namespace, "", name, lambda obj: obj is None)
     assert (await whole.client.list(POD))["items"] == []

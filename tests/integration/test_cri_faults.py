@@ -472,7 +472,7 @@ async def test_a_runtime_that_hangs_holds_up_only_what_waits_for_it(
         await alone.runtime.update_container(cid, LimitsChange(memory_bytes=80 * MIB))
         assert (await alone.runtime.container_limits(cid)).memory_bytes == 80 * MIB
         pod = await alone.runtime.pod(uid)
-        assert pod is not None and [one.state for one in pod.containers] == [RUNNING]
+        assert pod is not None and [container.state for container in pod.containers] == [RUNNING]
     finally:
         own.wake()
     await until_recorded(alone, cid, lambda found: found.memory_limit_in_bytes == 80 * MIB)

@@ -137,7 +137,7 @@ async def test_the_node_adds_overhead_to_a_new_pod_and_to_a_resize(cluster: Clus
     assert status["containerStatuses"][0]["allocatedResources"]["cpu"] == "1500m"
     await cluster.resize("fits", asking("1600m"))
     await node.pass_time(2)
-    conditions = {one["type"]: one for one in (await cluster.pod("fits"))["status"]["conditions"]}
+    conditions = {condition["type"]: condition for condition in (await cluster.pod("fits"))["status"]["conditions"]}
     assert conditions["PodResizePending"]["message"] == (
         "Node didn't have enough capacity: cpu, requested: 2100, capacity: 2000"
     )

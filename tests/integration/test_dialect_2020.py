@@ -239,7 +239,7 @@ async def test_a_resize_is_held_to_the_quota_of_the_namespace(tmp_path: Path, cp
             "/api/v1/namespaces/old/resourcequotas",
             {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "2"}}},
         )
-        await becomes(whole.client, quota, "old", "q", lambda one: bool((one or {}).get("status", {}).get("used")))
+        await becomes(whole.client, quota, "old", "q", lambda obj: bool((obj or {}).get("status", {}).get("used")))
         await running(ask)
         answered, answer = await resize(ask, cpu)
         assert answered == code, answer
@@ -256,8 +256,8 @@ async def test_a_node_that_restarts_admits_its_pods_at_what_is_allocated(cluster
     await node.quiet()
     await node.restart()
     await node.quiet()
-    pods = {one["metadata"]["name"]: one for one in (await ask("GET", PODS))[1]["items"]}
-    assert {name: one["status"]["phase"] for name, one in pods.items()} == {"p": "Running", "q": "Running"}
+    pods = {item["metadata"]["name"]: item for item in (await ask("GET", PODS))[1]["items"]}
+    assert {name: obj["status"]["phase"] for name, obj in pods.items()} == {"p": "Running", "q": "Running"}
     one = container_of(pods["p"])
     assert (one["resources"]["requests"]["cpu"], one["resourcesAllocated"]["cpu"]) == ("1500m", "800m")
 
@@ -292,7 +292,7 @@ async def test_a_new_pod_gets_the_room_that_a_waiting_resize_does_not_have(tmp_p
         third = manifest("900m", "r")
         del third["spec"]["nodeName"]
         await ask("POST", PODS, third)
-        await becomes(whole.client, POD, "old", "r", lambda one: bool((one or {}).get("spec", {}).get("nodeName")))
+        await becomes(whole.client, POD, "old", "r", lambda pod: bool((pod or {}).get("spec", {}).get("nodeName")))
 
 
 async def test_resizes_are_handled_in_the_order_of_their_arrival(cluster: Cluster) -> None:
@@ -312,8 +312,8 @@ async def test_resizes_are_handled_in_the_order_of_their_arrival(cluster: Cluste
         await node.quiet()
     await ask("DELETE", f"{PODS}/third", {"gracePeriodSeconds": 0})
     await node.quiet()
-    shown = {one["metadata"]["name"]: container_of(one) for one in (await ask("GET", PODS))[1]["items"]}
-    assert {name: one["resourcesAllocated"]["cpu"] for name, one in shown.items()} == {"p": "2", "important": "1"}
+    shown = {item["metadata"]["name"]: container_of(item) for item in (await ask("GET", PODS))[1]["items"]}
+    assert {name: entry["resourcesAllocated"]["cpu"] for name, entry in shown.items()} == {"p": "2", "important": "1"}
 
 
 async def test_resizes_that_follow_each_other_end_at_the_latest(cluster: Cluster) -> None:

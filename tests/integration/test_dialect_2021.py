@@ -202,8 +202,8 @@ async def test_an_unknown_value_is_kept_and_means_deferred_natively(cluster: Clu
     await actor.check()
     assert state((await actor.report(resize="SomeDay"))[1])[2] == "SomeDay"
     stored = await cluster.native.get(POD, "old", "p")
-    pending = [one for one in stored["status"]["conditions"] if one["type"] == "PodResizePending"]
-    assert [(one["status"], one["reason"]) for one in pending] == [("True", "SomeDay")]
+    pending = [condition for condition in stored["status"]["conditions"] if condition["type"] == "PodResizePending"]
+    assert [(event["status"], event["reason"]) for event in pending] == [("True", "SomeDay")]
 
 
 async def test_only_a_node_changes_resources_allocated(cluster: Cluster) -> None:

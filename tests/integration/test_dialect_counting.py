@@ -36,12 +36,12 @@ async def whole(tmp_path: Path) -> AsyncIterator[Whole]:
 
 def is_running(pod: Object | None) -> bool:
     listed = ((pod or {}).get("status") or {}).get("containerStatuses") or []
-    return bool(listed) and all("running" in one.get("state", {}) for one in listed)
+    return bool(listed) and all("running" in item.get("state", {}) for item in listed)
 
 
 def is_infeasible(pod: Object | None) -> bool:
     conditions = ((pod or {}).get("status") or {}).get("conditions") or []
-    return any(one.get("reason") == "Infeasible" for one in conditions)
+    return any(condition.get("reason") == "Infeasible" for condition in conditions)
 
 
 def uses(cpu: str) -> Any:
@@ -130,7 +130,7 @@ def is_bound(pod: Object | None) -> bool:
 
 def is_unschedulable(pod: Object | None) -> bool:
     conditions = ((pod or {}).get("status") or {}).get("conditions") or []
-    return any(one.get("reason") == "Unschedulable" for one in conditions)
+    return any(condition.get("reason") == "Unschedulable" for condition in conditions)
 
 
 async def test_the_scheduler_counts_by_the_servers_default_of_2020(tmp_path: Path) -> None:
@@ -165,11 +165,13 @@ async def announced(whole: Whole) -> set[str]:
     _, aggregated = await ask("GET", "/api", accept=AGGREGATED)
     _, swagger = await ask("GET", "/openapi/v2")
     _, openapi = await ask("GET", "/openapi/v3/api/v1")
-    pods = next(one for one in aggregated["items"][0]["versions"][0]["resources"] if one["resource"] == "pods")
+    pods = next(
+        resource for resource in aggregated["items"][0]["versions"][0]["resources"] if resource["resource"] == "pods"
+    )
     path = "/api/v1/namespaces/{namespace}/pods/{name}/resize"
     found = {
-        "plain": "pods/resize" in {one["name"] for one in plain["resources"]},
-        "aggregated": "resize" in {one["subresource"] for one in pods["subresources"]},
+        "plain": "pods/resize" in {resource["name"] for resource in plain["resources"]},
+        "aggregated": "resize" in {subresource["subresource"] for subresource in pods["subresources"]},
         "swagger": path in swagger["paths"],
         "openapi": path in openapi["paths"],
     }

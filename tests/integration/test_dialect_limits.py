@@ -27,7 +27,7 @@ async def whole(tmp_path: Path, design: str) -> AsyncIterator[Whole]:
 
 def is_running(pod: Object | None) -> bool:
     listed = ((pod or {}).get("status") or {}).get("containerStatuses") or []
-    return bool(listed) and all("running" in one.get("state", {}) for one in listed)
+    return bool(listed) and all("running" in item.get("state", {}) for item in listed)
 
 
 def is_counted(quota: Object | None) -> bool:
@@ -144,4 +144,4 @@ async def test_the_node_says_by_events_what_it_does_with_a_resize(whole: Whole, 
 
 
 def reasons(events: list[Object]) -> set[str]:
-    return {one["reason"] for one in events}
+    return {event["reason"] for event in events}

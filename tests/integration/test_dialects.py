@@ -128,7 +128,7 @@ async def test_a_list_of_all_namespaces_shows_each_pod_in_its_own_dialect(cluste
         await ask("POST", pods_in(dialect), manifest())
     _, listed = await ask("GET", "/api/v1/pods")
     shown = {pod["metadata"]["namespace"]: policy_of(pod) for pod in listed["items"]}
-    assert shown == {space(one): expected_policy(one) for one in OLDER} | {space("v1.35"): None}
+    assert shown == {space(item): expected_policy(item) for item in OLDER} | {space("v1.35"): None}
 
 
 @pytest.mark.parametrize("dialect", OLDER)
@@ -341,7 +341,7 @@ async def test_resizes_end_as_asked_while_their_namespace_changes_dialect_again_
     for name in ("waits", "moves"):
         pod = await cluster.native.get(POD, space("v1.35"), name)
         status = pod["status"]["containerStatuses"][0]
-        pending = [one for one in pod["status"]["conditions"] if one["type"].startswith("PodResize")]
+        pending = [condition for condition in pod["status"]["conditions"] if condition["type"].startswith("PodResize")]
         ends[name] = (status["allocatedResources"]["cpu"], status["resources"]["requests"]["cpu"], pending)
     assert ends == {"waits": ("604m", "604m", []), "moves": ("296m", "296m", [])}
 

@@ -42,7 +42,7 @@ async def measured(whole: Whole, name: str) -> None:
     assert meter is not None
     meter.config = MeterConfig(interval_s=1.1)
     seen = asyncio.Event()
-    meter.subscribe(lambda samples: seen.set() if any(one.pod == name for one in samples) else None)
+    meter.subscribe(lambda samples: seen.set() if any(sample.pod == name for sample in samples) else None)
     await asyncio.wait_for(seen.wait(), PATIENCE_S)
 
 
@@ -53,7 +53,7 @@ async def test_usage_goes_from_the_node_to_the_api(tmp_path: Path) -> None:
         await measured(whole, "busy")
         found = await whole.client.raw("GET", f"{ROOT}/namespaces/default/pods/busy")
         assert found["kind"] == "PodMetrics"
-        assert [one["name"] for one in found["containers"]] == ["c"]
+        assert [container["name"] for container in found["containers"]] == ["c"]
         assert found["containers"][0]["usage"]["memory"] == "20Mi"
         listed = await whole.client.raw("GET", f"{ROOT}/pods", {"labelSelector": "app=idle"})
         assert listed["items"] == []
@@ -65,7 +65,7 @@ async def test_usage_goes_from_the_node_to_the_api(tmp_path: Path) -> None:
 async def test_the_group_is_announced(tmp_path: Path) -> None:
     async with Whole(tmp_path) as whole:
         service = kind_named("APIService")
-        await becomes(whole.client, service, "", "v1beta1.metrics.k8s.io", lambda one: one is not None)
+        await becomes(whole.client, service, "", "v1beta1.metrics.k8s.io", lambda obj: obj is not None)
         role = await whole.client.get(kind_named("ClusterRole"), "", "system:aggregated-metrics-reader")
         assert role["rules"][0]["apiGroups"] == ["metrics.k8s.io"]
         resources = await whole.client.raw("GET", ROOT)
@@ -109,9 +109,9 @@ async def test_a_group_that_comes_home_is_served_again(tmp_path: Path) -> None:
     async with Whole(tmp_path) as whole:
         service, name = kind_named("APIService"), "v1beta1.metrics.k8s.io"
         await register(whole.client, Remote("https://127.0.0.1:1", whole.up.server.pki.ca))
-        await becomes(whole.client, service, "", name, lambda one: reason(one) == "FailedDiscoveryCheck")
+        await becomes(whole.client, service, "", name, lambda obj: reason(obj) == "FailedDiscoveryCheck")
         await register(whole.client)
-        await becomes(whole.client, service, "", name, lambda one: available(one) and reason(one) == "Local")
+        await becomes(whole.client, service, "", name, lambda obj: available(obj) and reason(obj) == "Local")
         assert "metrics.k8s.io" in [group["name"] for group in (await whole.client.raw("GET", "/apis"))["groups"]]
         assert (await whole.client.raw("GET", f"{ROOT}/nodes"))["kind"] == "NodeMetricsList"
 
@@ -122,7 +122,7 @@ async def test_podfit_top_distinguishes_missing_metrics_from_an_unavailable_metr
         assert await node_metrics(whole.client, reasons.append) is None
         await register(whole.client, Remote("https://127.0.0.1:1", whole.up.server.pki.ca))
         service, name = kind_named("APIService"), "v1beta1.metrics.k8s.io"
-        await becomes(whole.client, service, "", name, lambda one: reason(one) == "FailedDiscoveryCheck")
+        await becomes(whole.client, service, "", name, lambda obj: reason(obj) == "FailedDiscoveryCheck")
         assert await pod_metrics(whole.client, "default", report=reasons.append) is None
     assert reasons[0] == "metrics.k8s.io is not served"
     assert reasons[1].startswith("metrics.k8s.io does not answer: ")

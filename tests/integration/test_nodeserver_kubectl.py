@@ -59,8 +59,8 @@ def pod(command: list[str], node: str = "n1") -> Object:
 async def run(whole: Whole, command: list[str], node: str = "n1") -> Object:
     await whole.client.create(POD, pod(command, node))
 
-    def runs(one: Object | None) -> bool:
-        states = ((one or {}).get("status") or {}).get("containerStatuses") or [{}]
+    def runs(obj: Object | None) -> bool:
+        states = ((obj or {}).get("status") or {}).get("containerStatuses") or [{}]
         return "running" in (states[0].get("state") or {})
 
     return await becomes(whole.client, POD, "default", "p", runs)

@@ -180,7 +180,7 @@ async def test_a_container_that_has_ended_has_no_previous_run(front: Front) -> N
         POD,
         "default",
         "p",
-        lambda one: one is not None and one["status"].get("phase") == "Succeeded",
+        lambda obj: obj is not None and obj["status"].get("phase") == "Succeeded",
     )
     assert await front.get(f"{front.api}{POD_PATH}/log") == (200, "done\n")
     assert (await front.get(f"{front.api}{POD_PATH}/log?previous=true"))[0] == 400

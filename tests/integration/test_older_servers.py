@@ -155,9 +155,9 @@ async def test_clients_read_the_word_of_an_older_server_as_conditions(cluster: C
     await node.quiet()
     pod = await client.get(POD, "default", "p")
     listed = (await client.list(POD, "default"))["items"][0]
-    for one in (pod, listed):
-        assert (step_of(one).stage, step_of(one).reason) == ("Pending", "Infeasible")
-        assert resize_status(one) is ResizeStatus.INFEASIBLE
+    for item in (pod, listed):
+        assert (step_of(item).stage, step_of(item).reason) == ("Pending", "Infeasible")
+        assert resize_status(item) is ResizeStatus.INFEASIBLE
 
 
 @pytest.mark.parametrize("version", ["1.31"])

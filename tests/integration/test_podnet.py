@@ -271,7 +271,7 @@ async def test_another_range_is_used_when_no_pod_has_an_address_of_the_old_one(n
 async def test_a_node_that_stops_without_pods_leaves_nothing(node: Node) -> None:
     await node.pod("a")
     await node.network.close()
-    assert any("link podfit-" in one for one in leftovers(node.mark)), "the pod keeps its network"
+    assert any("link podfit-" in leftover for leftover in leftovers(node.mark)), "the pod keeps its network"
     await node.restart()
     await node.network.disconnect("a")
     await node.network.close()

@@ -59,8 +59,8 @@ class Setting:
         return made.url
 
     async def stop(self) -> None:
-        for one in self._running:
-            await one.stop()
+        for item in self._running:
+            await item.stop()
 
     def collector(self, url: str, **more: Any) -> Collector:
         config = PrometheusConfig(prometheus_address=url, prometheus_queries_per_second=0)
@@ -105,7 +105,7 @@ class Interrupting(ProgressLine):
 
 
 def of(report: Report, name: str, container: str = "main") -> Finding:
-    [found] = [one for one in report.findings if (one.key.name, one.container) == (name, container)]
+    [found] = [finding for finding in report.findings if (finding.key.name, finding.container) == (name, container)]
     return found
 
 
@@ -119,9 +119,9 @@ async def test_sizes_waste_and_confidence_come_from_eight_days_of_all_pods(setti
     assert web.recommended.limits["memory"] >= 700 * MI
     assert idle.recommended.requests["cpu"] == 25 and idle.recommended.requests["memory"] == 250 * MI
     assert idle.wasted("cpu") == 975 and web.evidence.confidence == "high"
-    assert report.findings[0] is max(report.findings, key=lambda one: one.waste)
+    assert report.findings[0] is max(report.findings, key=lambda finding: finding.waste)
     assert (
-        report.monthly == pytest.approx(sum(one.monthly(report.prices) or 0 for one in report.findings))
+        report.monthly == pytest.approx(sum(finding.monthly(report.prices) or 0 for finding in report.findings))
         and report.monthly > 0
     )
 
@@ -143,7 +143,7 @@ async def test_a_recorded_rule_takes_the_place_of_the_counter(setting: Setting) 
     url = await setting.serve(history)
     report = await setting.report(url)
     assert of(report, "web").recommended.requests["cpu"] > 1500
-    assert any(rule in one for one in report.notes)
+    assert any(rule in note for note in report.notes)
     without = await setting.report(url, rules=False)
     assert of(without, "web").recommended.requests["cpu"] < 1000
 
@@ -190,7 +190,7 @@ async def test_series_of_two_scrapes_are_one_container(setting: Setting) -> None
             history.usage(pod, 0.5, 300 * MI, more=f'job="{job}"')
     report = await setting.report(await setting.serve(history))
     assert 500 < of(report, "web").recommended.requests["cpu"] < 700
-    assert any("scraped more than once" in one for one in report.notes)
+    assert any("scraped more than once" in note for note in report.notes)
 
 
 async def test_wrong_numbers_are_left_out_and_counted(setting: Setting) -> None:
@@ -202,7 +202,7 @@ async def test_wrong_numbers_are_left_out_and_counted(setting: Setting) -> None:
     report = await setting.report(await setting.serve(history))
     idle = of(report, "idle").evidence
     assert idle is not None and idle.used["memory"] == 20 * MI
-    assert any("above what any node has" in one for one in report.notes)
+    assert any("above what any node has" in note for note in report.notes)
 
 
 async def test_a_resource_without_a_usable_sample_is_unknown_and_no_zero(setting: Setting) -> None:
@@ -210,7 +210,7 @@ async def test_a_resource_without_a_usable_sample_is_unknown_and_no_zero(setting
     for pod in ("web-1-0", "web-1-1", "idle-1-0"):
         history.usage(pod, 0.5, float("nan"))
     report = await setting.report(await setting.serve(history), prices=Prices(0.03, 0.004))
-    assert any("of 2 containers (such as default/deployment/idle main) no memory" in one for one in report.missing)
+    assert any("of 2 containers (such as default/deployment/idle main) no memory" in item for item in report.missing)
     assert report.total("memory") is None and of(report, "web").monthly(report.prices) is None
     assert of(report, "web").monthly(Prices(cpu=0.03)) == pytest.approx(2 * (2 - 0.58) * 0.03 * 730, rel=0.05)
     assert as_data(report)["wasted"]["memory"] is None and as_data(report)["monthlyCost"] is None
@@ -257,7 +257,7 @@ async def test_a_renamed_container_has_no_size_and_reports_it(setting: Setting) 
     report = await setting.report(await setting.serve(history))
     idle = of(report, "idle")
     assert not idle.recommended.requests and idle.wasted("cpu") is None
-    assert any("old, since deleted" in one and "renamed?" in one for one in idle.notes)
+    assert any("old, since deleted" in note and "renamed?" in note for note in idle.notes)
     assert ",,," in as_csv(report), "what is not known is an empty cell"
     assert as_data(report)["containers"][-1]["recommended"] is None or report.without == 1
 
@@ -289,14 +289,14 @@ async def test_old_samples_make_the_report_partial(setting: Setting) -> None:
     history = History(setting.end)
     history.usage("web-1-0", 0.5, 300 * MI, end=setting.end - 2 * 86400)
     report = await setting.report(await setting.serve(history))
-    assert any("newest sample in Prometheus is 4" in one and "hours old" in one for one in report.missing)
+    assert any("newest sample in Prometheus is 4" in item and "hours old" in item for item in report.missing)
 
 
 async def test_filters_choose_workloads_by_kind_name_and_label(setting: Setting) -> None:
     url = await setting.serve(ordinary(setting.end))
     for filters in (Filters(names=("we*",)), Filters(names=("deployment/web",))):
         report = await setting.report(url, filters=filters)
-        assert {one.key.name for one in report.findings} == {"web"} and of(report, "web").recommended.requests
+        assert {finding.key.name for finding in report.findings} == {"web"} and of(report, "web").recommended.requests
     assert not (await setting.report(url, filters=Filters(kinds=frozenset(["statefulset"])))).findings
 
 
@@ -310,7 +310,7 @@ async def test_an_interrupted_reading_resumes_where_it_stopped(setting: Setting,
     with pytest.raises(Interrupted):
         await collector.report()
     again = await setting.report(url, cache=cache)
-    assert any("3 parts were read in an earlier run" in one for one in again.notes)
+    assert any("3 parts were read in an earlier run" in note for note in again.notes)
     assert of(again, "web").recommended == of(whole, "web").recommended
     assert not list(cache.glob("*/*.npz")), "a complete reading leaves nothing behind"
 
@@ -363,7 +363,7 @@ async def test_patches_and_diffs_name_what_changes(setting: Setting) -> None:
     }
     patch = made["default-deployment-idle.yaml"]
     assert patch["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "25m"
-    [words] = [diff(one) for one in changed if one.key.name == "idle"]
+    [words] = [diff(item) for item in changed if item.key.name == "idle"]
     assert "-      memory: 4Gi" in words and "+      memory: 250Mi" in words
     web = kind_named("Deployment")
     key = Key("default", "Deployment", "web")
@@ -399,7 +399,7 @@ async def test_metrics_are_sampled_if_there_is_no_other_source(
     report = await setting.report("", sample_s=0.0, namespace="")
     assert report.sources == ("metrics",) and of(report, "web").evidence is not None
     assert of(report, "web").recommended.requests["cpu"] > 300
-    assert any("sampled for 0 s only" in one for one in report.notes)
+    assert any("sampled for 0 s only" in note for note in report.notes)
     assert "sampling metrics.k8s.io for 0 s" in capsys.readouterr().err, "said before it takes minutes"
 
 
@@ -407,8 +407,8 @@ async def test_the_total_waste_is_unknown_and_not_zero_without_data(setting: Set
     setting.cluster.metered.usage["default", "web-1-0"] = {"main": ("300m", "200Mi")}
     report = await setting.report("", sample_s=0.0, namespace="")
     assert "?" not in summary(report)
-    for one in report.findings:
-        one.recommended.requests.pop("memory", None)
+    for finding in report.findings:
+        finding.recommended.requests.pop("memory", None)
     assert "cores and ? GiB wasted" in summary(report)
 
 

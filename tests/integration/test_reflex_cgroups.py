@@ -39,7 +39,7 @@ def ended(pod: Object) -> bool:
 
 
 def condition(pod: Object) -> dict[str, Any]:
-    found = [one for one in pod["status"].get("conditions") or () if one["type"] == CONDITION]
+    found = [known for known in pod["status"].get("conditions") or () if known["type"] == CONDITION]
     return found[0] if found else {}
 
 
@@ -61,9 +61,9 @@ async def test_growth_of_100_mib_a_second_from_64_mib_to_a_gib_is_not_killed(wor
     assert not ended(pod), pod["status"]
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
     assert await world.limit(made["metadata"]["uid"]) == 1024 * MI
-    events = [one["reason"] for one in await world.cluster.events()]
+    events = [event["reason"] for event in await world.cluster.events()]
     await world.updater.events.flush()
-    events = [one["reason"] for one in await world.cluster.events()]
+    events = [event["reason"] for event in await world.cluster.events()]
     assert "MemoryReflex" in events and "MemoryNearLimit" in events
     story = [chapter["what"] for chapter in world.agent.story(made["metadata"]["uid"])]
     assert "near its limit" in story and "actuated" in story
@@ -81,7 +81,7 @@ async def test_a_leak_climbs_to_its_bound_and_no_further_and_is_called_one(world
     assert condition(pod)["message"].endswith("leak?"), pod["status"]
     assert await world.limit(made["metadata"]["uid"]) == 192 * MI
     await world.updater.events.flush()
-    held = [one["message"] for one in await world.cluster.events() if one["reason"] == "ReflexHeld"]
+    held = [event["message"] for event in await world.cluster.events() if event["reason"] == "ReflexHeld"]
     assert any("at the bound" in words and words.endswith("leak?") for words in held)
 
 

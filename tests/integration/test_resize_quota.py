@@ -45,7 +45,7 @@ async def test_an_infeasible_resize_does_not_open_the_quota_for_the_next_one(tmp
     async with Whole(tmp_path) as whole:
         quota = {"metadata": {"name": "q", "namespace": "default"}, "spec": {"hard": {"requests.cpu": "500m"}}}
         await whole.client.create(QUOTA, {"apiVersion": "v1", "kind": "ResourceQuota", **quota})
-        await becomes(whole.client, QUOTA, "default", "q", lambda one: bool(one and one["status"].get("used")))
+        await becomes(whole.client, QUOTA, "default", "q", lambda obj: bool(obj and obj["status"].get("used")))
         await infeasible_pod(whole)
         with pytest.raises(ApiError) as refused:
             await resize(whole, cpu="1900m", memory="32Mi")
@@ -53,7 +53,7 @@ async def test_an_infeasible_resize_does_not_open_the_quota_for_the_next_one(tmp
         assert "exceeded quota: q, requested: requests.cpu=1800m, used: requests.cpu=100m" in str(refused.value)
         await resize(whole, cpu="500m", memory="32Mi")
         used = {"requests.cpu": "500m"}
-        await becomes(whole.client, QUOTA, "default", "q", lambda one: bool(one and one["status"]["used"] == used))
+        await becomes(whole.client, QUOTA, "default", "q", lambda obj: bool(obj and obj["status"]["used"] == used))
 
 
 async def test_a_spec_that_changed_without_its_resources_keeps_its_verdict(tmp_path: Path) -> None:

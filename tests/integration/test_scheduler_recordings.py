@@ -21,7 +21,7 @@ VECTORS = Path(os.environ.get("PODFIT_VECTORS", Path(__file__).parents[2] / ".."
 
 def _needs_scheduler(file: Path) -> bool:
     scenario = json.loads(file.read_text())
-    return any(one["kind"] == "Pod" and "nodeName" not in one["spec"] for one in scenario["manifests"])
+    return any(manifest["kind"] == "Pod" and "nodeName" not in manifest["spec"] for manifest in scenario["manifests"])
 
 
 FILES = [file for file in sorted(VECTORS.glob("*.json")) if _needs_scheduler(file)]
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.skipif(not FILES, reason=f"no recordings in {VECTORS}")
 
 def _told(step: Object) -> set[tuple[str, str, str]]:
     """The scheduler's Events in a step, without those about nodes that joined or left during the recording."""
-    found = [(one["pod"], one["reason"], one["message"]) for one in step.get("events") or ()]
-    return {one for one in found if one[1] in ("FailedScheduling", "Scheduled")}
+    found = [(event["pod"], event["reason"], event["message"]) for event in step.get("events") or ()]
+    return {row for row in found if row[1] in ("FailedScheduling", "Scheduled")}
 
 
 async def _cordoned(cluster: Cluster, name: str) -> None:
@@ -42,7 +42,7 @@ async def _cordoned(cluster: Cluster, name: str) -> None:
 
 async def _act(cluster: Cluster, scenario: Object, step: Object) -> None:
     verb, *names = step["do"].split()
-    manifests = {one["metadata"]["name"]: one for one in scenario["manifests"]}
+    manifests = {manifest["metadata"]["name"]: manifest for manifest in scenario["manifests"]}
     if verb == "create":
         for name in names:
             await cluster.client.create(POD, manifests[name.removeprefix("pod/")])
@@ -54,7 +54,7 @@ async def _act(cluster: Cluster, scenario: Object, step: Object) -> None:
 
 async def _seen(cluster: Cluster, namespace: str) -> set[tuple[str, str, str]]:
     events = await cluster.events(namespace)
-    return {(one["involvedObject"]["name"], one["reason"], one["message"]) for one in events}
+    return {(event["involvedObject"]["name"], event["reason"], event["message"]) for event in events}
 
 
 async def _wait_for(node: TestNode, cluster: Cluster, namespace: str, wanted: set[tuple[str, str, str]]) -> None:
@@ -63,14 +63,14 @@ async def _wait_for(node: TestNode, cluster: Cluster, namespace: str, wanted: se
         seen = await _seen(cluster, namespace)
         if wanted <= seen:
             return
-    raise AssertionError(f"wanted {wanted}, but told {sorted(one for one in seen if 'chedul' in one[1])}")
+    raise AssertionError(f"wanted {wanted}, but told {sorted(row for row in seen if 'chedul' in row[1])}")
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 async def test_a_recorded_pod_is_refused_and_scheduled_in_the_same_words(file: Path, tmp_path: Path) -> None:
     scenario = json.loads(file.read_text())
     namespace = scenario["manifests"][0]["metadata"]["namespace"]
-    sizes = [re.match(r"0/(\d+) nodes", one[2]) for step in scenario["steps"] for one in _told(step)]
+    sizes = [re.match(r"0/(\d+) nodes", row[2]) for step in scenario["steps"] for row in _told(step)]
     nodes = min(int(size[1]) for size in sizes if size)
     allocatable = {key: text for key, text in scenario["node"]["allocatable"].items() if key != "pods"}
     async with Cluster(tmp_path) as cluster:
@@ -86,7 +86,7 @@ async def test_a_recorded_pod_is_refused_and_scheduled_in_the_same_words(file: P
         try:
             for step in scenario["steps"]:
                 await _act(cluster, scenario, step)
-                wanted = {one for one in _told(step) if not one[2].startswith("0/") or f"0/{nodes} " in one[2]}
+                wanted = {row for row in _told(step) if not row[2].startswith("0/") or f"0/{nodes} " in row[2]}
                 await _wait_for(node, cluster, namespace, wanted)
                 for name, recorded in step["final"]["pods"].items():
                     await _same_end(node, cluster, namespace, name, recorded)

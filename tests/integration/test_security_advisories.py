@@ -230,7 +230,7 @@ async def test_a_volume_that_would_run_programs_is_not_made(tmp_path: Path) -> N
 
         async def refused() -> bool:
             found = (await whole.client.list(event, "default"))["items"]
-            return any("unsupported type gitRepo" in one["message"] for one in found)
+            return any("unsupported type gitRepo" in entry["message"] for entry in found)
 
         async with asyncio.timeout(60):
             while not await refused():
@@ -242,7 +242,7 @@ async def test_a_volume_that_would_run_programs_is_not_made(tmp_path: Path) -> N
 async def test_every_page_of_a_nodes_server_but_health_needs_a_credential_and_a_right(tmp_path: Path) -> None:
     """CVE-2019-11248, and the endpoints of CVE-2024-9042 and CVE-2025-0426, which podfit does not have."""
     async with Whole(tmp_path) as whole, aiohttp.ClientSession() as session:
-        node = await becomes(whole.client, NODE, "", "n1", lambda one: one is not None and "status" in one)
+        node = await becomes(whole.client, NODE, "", "n1", lambda obj: obj is not None and "status" in obj)
         assert node is not None
         port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
         (server,) = whole.up.node_servers

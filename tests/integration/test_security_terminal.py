@@ -24,7 +24,7 @@ async def whole(tmp_path: Path) -> AsyncIterator[Whole]:
         meta = {"name": "p", "annotations": {"note": ESCAPE}}
         await cluster.client.create(POD, {"metadata": meta, "spec": spec}, "default")
         pod = await becomes(
-            cluster.client, POD, "default", "p", lambda one: one and one["status"]["phase"] == "Running"
+            cluster.client, POD, "default", "p", lambda obj: obj and obj["status"]["phase"] == "Running"
         )
         about = {"kind": "Pod", "namespace": "default", "name": "p", "uid": (pod or {})["metadata"]["uid"]}
         event = {"metadata": {"name": "e"}, "involvedObject": about, "reason": ESCAPE, "message": ESCAPE, "count": 1}

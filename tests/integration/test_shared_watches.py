@@ -68,16 +68,16 @@ async def _live_through_a_day(whole: Whole) -> None:
     await client.create(QUOTA, {"apiVersion": "v1", "kind": "ResourceQuota", **quota})
     await client.create(VPA, AUTOSCALER)
     await client.create(DEPLOYMENT, workload("Deployment", "web", 3))
-    await becomes(client, DEPLOYMENT, "default", "web", lambda one: _ready(one) == 3)
+    await becomes(client, DEPLOYMENT, "default", "web", lambda deployment: _ready(deployment) == 3)
     pods = (await client.list(POD, "default"))["items"]
     name, size = pods[0]["metadata"]["name"], {"requests": {"cpu": "200m"}}
     patch = {"spec": {"containers": [{"name": "c", "resources": size}]}}
     await client.patch(POD, "default", name, patch, "resize", STRATEGIC)
     await becomes(client, POD, "default", name, _resized)
     await client.patch(DEPLOYMENT, "default", "web", {"spec": {"replicas": 1}})
-    await becomes(client, DEPLOYMENT, "default", "web", lambda one: (one or {})["status"].get("replicas") == 1)
+    await becomes(client, DEPLOYMENT, "default", "web", lambda pod: (pod or {})["status"].get("replicas") == 1)
     await client.delete(DEPLOYMENT, "default", "web")
-    await becomes(client, DEPLOYMENT, "default", "web", lambda one: one is None)
+    await becomes(client, DEPLOYMENT, "default", "web", lambda deployment: deployment is None)
 
 
 def _fresh(line: bytes) -> Any:
@@ -86,10 +86,10 @@ def _fresh(line: bytes) -> Any:
     return obj
 
 
-def _ready(one: Any) -> int:
-    return int(((one or {}).get("status") or {}).get("readyReplicas") or 0)
+def _ready(obj: Any) -> int:
+    return int(((obj or {}).get("status") or {}).get("readyReplicas") or 0)
 
 
-def _resized(one: Any) -> bool:
-    (status,) = one["status"]["containerStatuses"]
+def _resized(obj: Any) -> bool:
+    (status,) = obj["status"]["containerStatuses"]
     return bool(status["resources"]["requests"]["cpu"] == "200m")

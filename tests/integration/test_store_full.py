@@ -76,11 +76,11 @@ async def test_deletes_work_at_a_disk_that_the_store_filled_and_room_comes_back(
     await store.open()
     number = await filled(store, 9000, "k")
     assert store.problem == FULL
-    for one in range(0, number, 2):
-        await store.delete(f"k/{one:06d}")
+    for index in range(0, number, 2):
+        await store.delete(f"k/{index:06d}")
     await until_writable(store)
-    for one in range(number // 8):
-        await store.put(f"n/{one}", bytes(9000))
+    for index in range(number // 8):
+        await store.put(f"n/{index}", bytes(9000))
     await store.close()
     again = SqliteStore(disk / "s.db")
     await again.open()
@@ -91,20 +91,20 @@ async def test_deletes_work_at_a_disk_that_the_store_filled_and_room_comes_back(
 async def test_deletes_shrinking_writes_and_small_updates_work_at_a_disk_that_others_filled(disk: Path) -> None:
     store = SqliteStore(disk / "s.db")
     await store.open()
-    for one in range(200):
-        await store.put(f"k/{one}", bytes(9000))
+    for number in range(200):
+        await store.put(f"k/{number}", bytes(9000))
     fill(disk / "ballast")
     await filled(store, 9000)
     for turn in range(10):
-        for one in range(200):
-            await store.put(f"k/{one}", bytes(8999 - turn))
+        for number in range(200):
+            await store.put(f"k/{number}", bytes(8999 - turn))
     assert len((await store.put("k/0", bytes(9100))).value) == 9100
     with pytest.raises(Unavailable, match=FULL):
         await store.put("k/1", bytes(20_000))
     with pytest.raises(Unavailable, match=FULL):
         await store.put("new", b"")
-    for one in range(200):
-        await store.delete(f"k/{one}")
+    for number in range(200):
+        await store.delete(f"k/{number}")
     assert store.count("k/") == 0
     (disk / "ballast").unlink()
     await until_writable(store)
@@ -115,30 +115,30 @@ async def test_deletes_shrinking_writes_and_small_updates_work_at_a_disk_that_ot
 async def test_growth_on_a_full_disk_is_bounded_and_deletes_still_succeed(disk: Path) -> None:
     store = SqliteStore(disk / "s.db")
     await store.open()
-    for one in range(100):
-        await store.put(f"k/{one}", b"")
+    for number in range(100):
+        await store.put(f"k/{number}", b"")
     fill(disk / "ballast")
     await filled(store, 9000)
     with pytest.raises(Unavailable, match=FULL):
         for turn in range(1, 1000):
-            for one in range(100):
-                await store.put(f"k/{one}", bytes(turn * 1000))
-    for one in range(100):
-        await store.delete(f"k/{one}")
+            for number in range(100):
+                await store.put(f"k/{number}", bytes(turn * 1000))
+    for number in range(100):
+        await store.delete(f"k/{number}")
     await store.close()
 
 
 async def test_a_store_stopped_at_a_full_disk_starts_there_and_deletes(disk: Path) -> None:
     store = SqliteStore(disk / "s.db")
     await store.open()
-    for one in range(50):
-        await store.put(f"k/{one}", bytes(9000))
+    for number in range(50):
+        await store.put(f"k/{number}", bytes(9000))
     await store.close()
     fill(disk / "ballast")
     await store.open()
     assert store.problem == FULL
-    for one in range(50):
-        await store.delete(f"k/{one}")
+    for number in range(50):
+        await store.delete(f"k/{number}")
     await store.close()
     await store.open()
     assert store.count("k/") == 0

@@ -248,7 +248,7 @@ async def test_a_target_beyond_every_node_is_capped_at_the_largest(cluster: Auto
         await updater.stop()
     assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "8"
     assert "the most that the largest node, n1, can hold" in pod["metadata"]["annotations"]["podfit.dev/fitted"]
-    [condition] = [one for one in reported["status"]["conditions"] if one["type"] == "TargetExceedsNodes"]
+    [condition] = [known for known in reported["status"]["conditions"] if known["type"] == "TargetExceedsNodes"]
     assert condition["status"] == "True" and condition["reason"] == "LargestNodeTooSmall"
     assert "23400m of cpu, of which node n1 can hold 8000m" in condition["message"]
 
@@ -269,7 +269,7 @@ async def test_the_condition_goes_when_a_node_is_large_enough(cluster: Autoscale
     finally:
         await updater.stop()
     kept = (await cluster.admin.get(VPA, "default", "web"))["status"]
-    assert [one["type"] for one in kept["conditions"]] == ["RecommendationProvided"]
+    assert [condition["type"] for condition in kept["conditions"]] == ["RecommendationProvided"]
 
 
 @pytest.mark.parametrize(("lower", "cpu"), [("300m", "500m"), ("700m", "100m")])
@@ -357,7 +357,7 @@ async def gadget(cluster: Autoscaled) -> Any:
     await cluster.admin.create(crds, {**definition, "metadata": {"name": "gadgets.example.com"}})
     while True:
         found = await cluster.admin.get(crds, "", "gadgets.example.com")
-        if any(one["type"] == "Established" for one in (found.get("status") or {}).get("conditions") or ()):
+        if any(condition["type"] == "Established" for condition in (found.get("status") or {}).get("conditions") or ()):
             break
         await cluster.clock.sleep(0.02)
     body = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}}

@@ -82,10 +82,10 @@ def waits_after(pods: list[Any], kills: int) -> bool:
     """Whether the container waits in CrashLoopBackOff after so many kills."""
     statuses = [status for pod in pods for status in (pod.get("status") or {}).get("containerStatuses") or ()]
     return bool(statuses) and any(
-        (one["state"].get("waiting") or {}).get("reason") == "CrashLoopBackOff"
-        and one["restartCount"] >= kills - 1
-        and one["lastState"]["terminated"]["reason"] == "OOMKilled"
-        for one in statuses
+        (status["state"].get("waiting") or {}).get("reason") == "CrashLoopBackOff"
+        and status["restartCount"] >= kills - 1
+        and status["lastState"]["terminated"]["reason"] == "OOMKilled"
+        for status in statuses
     )
 
 
@@ -134,7 +134,7 @@ async def test_a_crash_loop_ends_when_the_memory_that_kills_ask_for_suffices(tmp
                 for pod in pods
                 for status in (pod.get("status") or {}).get("containerStatuses") or ()
             ]
-            return bool(running) and all(running) and all(Quantity.parse(one).value > 200 * 2**20 for one in limits)
+            return bool(running) and all(running) and all(Quantity.parse(limit).value > 200 * 2**20 for limit in limits)
 
         await all_become(whole.client, POD, "default", cured, labelSelector="app=web")
         await until(lambda: counted(whole) >= on_node(whole))

@@ -33,7 +33,7 @@ RBAC = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBind
 
 def manifests() -> list[dict[str, Any]]:
     listed = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["resources"]
-    return [one for file in listed for one in yaml.safe_load_all((FOLDER / file).read_text()) if one]
+    return [item for file in listed for item in yaml.safe_load_all((FOLDER / file).read_text()) if item]
 
 
 class Watched:
@@ -62,10 +62,10 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Autoscaled]:
     made.server = ApiServer(Config(MemoryStore(), tmp_path / "server"))
     made.admin = local_client(made.server)
     await made.server.start()
-    for one in manifests():
-        if one["kind"] in RBAC:
-            namespace = one["metadata"].get("namespace", "")
-            await made.admin.create(kind_named(one["kind"]), one, namespace)
+    for manifest in manifests():
+        if manifest["kind"] in RBAC:
+            namespace = manifest["metadata"].get("namespace", "")
+            await made.admin.create(kind_named(manifest["kind"]), manifest, namespace)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     await made.admin.create(kind_named("ServiceAccount"), account, "default")
     await made.node()
@@ -119,12 +119,12 @@ async def test_the_components_run_with_no_more_than_their_service_accounts(clust
             await transport.close()
     for transport in transports:
         # No server provides the metrics API here; every other request must be allowed.
-        assert [one for one in transport.refused if "metrics.k8s.io" not in one] == []
+        assert [entry for entry in transport.refused if "metrics.k8s.io" not in entry] == []
     assert made["spec"]["targetRef"]
     sizes = [(await cluster.admin.get(kind_named("Pod"), "default", pod))["spec"]["containers"][0] for pod in pods]
-    assert "400m" in [one["resources"]["requests"]["cpu"] for one in sizes]
+    assert "400m" in [size["resources"]["requests"]["cpu"] for size in sizes]
     status = (await cluster.admin.get(VPA, "default", "web"))["status"]
-    assert {one["type"] for one in status["conditions"]} >= {"RecommendationProvided"}
+    assert {condition["type"] for condition in status["conditions"]} >= {"RecommendationProvided"}
     assert await cluster.admin.list(VPA_CHECKPOINT, "default")
 
 
@@ -141,9 +141,9 @@ async def test_usage_may_be_read_pod_by_pod_and_as_a_whole(cluster: Autoscaled, 
 def test_the_deployments_command_lines_can_be_read() -> None:
     read: dict[str, Any] = {"recommender": recommender_config, "updater": updater_config, "admission": admission_config}
     seen = 0
-    for one in manifests():
-        if one["kind"] == "Deployment":
-            arguments = one["spec"]["template"]["spec"]["containers"][0]["args"]
+    for manifest in manifests():
+        if manifest["kind"] == "Deployment":
+            arguments = manifest["spec"]["template"]["spec"]["containers"][0]["args"]
             assert arguments[0] == "vpa"
             read[arguments[1]](arguments[2:])
             seen += 1
@@ -151,7 +151,7 @@ def test_the_deployments_command_lines_can_be_read() -> None:
 
 
 def test_the_definitions_are_those_the_server_brings() -> None:
-    names = {one["metadata"]["name"] for one in manifests() if one["kind"] == "CustomResourceDefinition"}
+    names = {manifest["metadata"]["name"] for manifest in manifests() if manifest["kind"] == "CustomResourceDefinition"}
     assert names == {
         "verticalpodautoscalers.autoscaling.k8s.io",
         "verticalpodautoscalercheckpoints.autoscaling.k8s.io",

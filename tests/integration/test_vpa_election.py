@@ -67,8 +67,8 @@ async def candidates(cluster: Autoscaled, *clients: Client) -> AsyncIterator[lis
     try:
         yield made
     finally:
-        for one in made:
-            await one.stop()
+        for item in made:
+            await item.stop()
 
 
 async def until(cluster: Autoscaled, holds: Callable[[], bool], step: float, limit: float) -> float:

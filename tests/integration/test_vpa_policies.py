@@ -90,7 +90,7 @@ async def sizes(cluster: Autoscaled, name: str, size: str = "target") -> dict[st
 
 async def condition(cluster: Autoscaled, name: str, type: str) -> Any:
     vpa = await cluster.admin.get(VPA, "default", name)
-    return next((one for one in vpa["status"]["conditions"] if one["type"] == type), None)
+    return next((known for known in vpa["status"]["conditions"] if known["type"] == type), None)
 
 
 async def served(cluster: Autoscaled, name: str = "web", policy: str = "auto", **spec: Any) -> list[str]:
@@ -181,7 +181,7 @@ async def test_sizes_are_the_same_after_a_restart_from_the_local_history(cluster
         await slots(cluster, recommender, 50, pods)
         before = await sizes(cluster, "web")
     checkpoints = (await cluster.admin.list(VPA_CHECKPOINT, "default"))["items"]
-    assert all(USAGE not in (one["metadata"].get("annotations") or {}) for one in checkpoints)
+    assert all(USAGE not in (checkpoint["metadata"].get("annotations") or {}) for checkpoint in checkpoints)
     async with recommending(cluster, history=LocalHistory(file, clock=cluster.clock)) as recommender:
         await recommender.one_pass()
         after = await sizes(cluster, "web")
@@ -227,7 +227,7 @@ async def test_in_place_the_bounds_are_near_the_target_and_elsewhere_as_wide_as_
     async with recommending(cluster) as recommender:
         await slots(cluster, recommender, 30, [*near, *wide])
     for name, expected in (("near", True), ("wide", False)):
-        lower, target, upper = [await sizes(cluster, name, one) for one in ("lowerBound", "target", "upperBound")]
+        lower, target, upper = [await sizes(cluster, name, item) for item in ("lowerBound", "target", "upperBound")]
         for resource in target:
             assert lower[resource] <= target[resource] <= upper[resource]
             assert (upper[resource] <= 1.06 * target[resource]) is expected

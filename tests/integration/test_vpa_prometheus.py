@@ -29,23 +29,23 @@ def _open_metrics(end: int) -> Iterator[str]:
     instants = range(end - DAYS * 86400, end + 1, STEP)
     series = [f'cluster="a",namespace="default",pod="web-1-{number}"' for number in range(CONTAINERS)]
     yield "# TYPE container_cpu_usage_seconds counter"
-    for one in series:
+    for row in series:
         for at in instants:
-            yield f'container_cpu_usage_seconds_total{{{one},container="main"}} {0.5 * (at - instants[0])} {at}'
+            yield f'container_cpu_usage_seconds_total{{{row},container="main"}} {0.5 * (at - instants[0])} {at}'
     other = 'cluster="b",namespace="default",pod="other",container="main"'
     for at in instants:
         yield f"container_cpu_usage_seconds_total{{{other}}} {at * 9} {at}"
     yield "# TYPE container_memory_working_set_bytes gauge"
-    for one in series:
+    for row in series:
         for at in instants:
-            yield f'container_memory_working_set_bytes{{{one},container="main"}} 3e+08 {at}'
+            yield f'container_memory_working_set_bytes{{{row},container="main"}} 3e+08 {at}'
     yield "# TYPE container_oom_events counter"
     for at in instants:
         yield f'container_oom_events_total{{{series[0]},container="main"}} {int(at > end - 86400)} {at}'
     yield "# TYPE kube_pod_labels gauge"
-    for one in series:
+    for row in series:
         for at in instants:
-            yield f'kube_pod_labels{{{one},label_app="web",label_app_kubernetes_io_part="x"}} 1 {at}'
+            yield f'kube_pod_labels{{{row},label_app="web",label_app_kubernetes_io_part="x"}} 1 {at}'
     yield "# EOF"
 
 
@@ -158,7 +158,7 @@ async def test_eight_days_make_a_recommendation_at_once(cluster: Autoscaled, pro
     vpa = await cluster.admin.get(VPA, "default", "web")
     entry = vpa["status"]["recommendation"]["containerRecommendations"][0]
     assert entry["target"]["cpu"] == "587m", "0.5 cores, the bucket's end, 15 % more"
-    assert not [one for one in vpa["status"]["conditions"] if one["type"] == "FetchingHistory"]
+    assert not [condition for condition in vpa["status"]["conditions"] if condition["type"] == "FetchingHistory"]
 
 
 async def test_a_prometheus_that_is_away_at_start_is_asked_again(
@@ -180,7 +180,9 @@ async def test_a_prometheus_that_is_away_at_start_is_asked_again(
     try:
         await recommender.one_pass()
         vpa = await cluster.admin.get(VPA, "default", "web")
-        fetching = next(one for one in vpa["status"]["conditions"] if one["type"] == "FetchingHistory")
+        fetching = next(
+            condition for condition in vpa["status"]["conditions"] if condition["type"] == "FetchingHistory"
+        )
         assert fetching["status"] == "True"
         standing = vpa["status"]["recommendation"]["containerRecommendations"][0]["target"]
         assert standing == {"cpu": "3", "memory": "3Gi"}, "without its past nothing that stands is changed"
@@ -190,7 +192,9 @@ async def test_a_prometheus_that_is_away_at_start_is_asked_again(
             await asyncio.sleep(0.01)
         await recommender.one_pass()
         vpa = await cluster.admin.get(VPA, "default", "web")
-        fetching = next(one for one in vpa["status"]["conditions"] if one["type"] == "FetchingHistory")
+        fetching = next(
+            condition for condition in vpa["status"]["conditions"] if condition["type"] == "FetchingHistory"
+        )
         assert fetching["status"] == "False"
         assert vpa["status"]["recommendation"]["containerRecommendations"][0]["target"]["cpu"] == "587m"
     finally:
@@ -219,5 +223,5 @@ async def test_a_prometheus_that_knows_nothing_leads_to_no_recommendation(
     await recommender.stop()
     status = (await cluster.admin.get(VPA, "default", "web"))["status"]
     assert not recommender.past.missing and not status["recommendation"]
-    [provided] = [one for one in status["conditions"] if one["type"] == "RecommendationProvided"]
+    [provided] = [condition for condition in status["conditions"] if condition["type"] == "RecommendationProvided"]
     assert (provided["status"], provided["reason"]) == ("False", "NoSamples")

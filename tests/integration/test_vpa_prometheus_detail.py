@@ -34,25 +34,25 @@ def _open_metrics(start: int) -> Iterator[str]:
     instants = [at for at in range(0, LENGTH + 1, STEP) if not GAP[0] < at < GAP[1]]
     labels = [f'namespace="default",pod="{pod}"' for pod in PODS]
     yield "# TYPE container_cpu_usage_seconds counter"
-    for one in labels:
+    for label in labels:
         used = 0.0
         for at in range(0, LENGTH + 1, STEP):
             if at in instants:
-                yield f'container_cpu_usage_seconds_total{{{one},container="main"}} {used} {start + at}'
+                yield f'container_cpu_usage_seconds_total{{{label},container="main"}} {used} {start + at}'
             used += STEP * (1.0 if 1500 <= at % 36000 < 1500 + 3600 else 0.1)
     yield "# TYPE container_memory_working_set_bytes gauge"
-    for one in labels:
+    for label in labels:
         for at in instants:
             amount = 9e8 if at == 50 * STEP else 1e8
-            yield f'container_memory_working_set_bytes{{{one},container="main"}} {amount} {start + at}'
+            yield f'container_memory_working_set_bytes{{{label},container="main"}} {amount} {start + at}'
     yield "# TYPE container_oom_events counter"
     for at in instants:
         kills = 3 + sum(at >= kill for kill in KILLS)
         yield f'container_oom_events_total{{{labels[0]},container="main"}} {kills} {start + at}'
     yield "# TYPE kube_pod_labels gauge"
-    for one in labels:
+    for label in labels:
         for at in instants:
-            yield f'kube_pod_labels{{{one},label_app="web"}} 1 {start + at}'
+            yield f'kube_pod_labels{{{label},label_app="web"}} 1 {start + at}'
     yield "# EOF"
 
 
@@ -161,4 +161,4 @@ async def test_two_days_of_history_are_counted_and_trusted(
     assert containers == len(PODS)
     sink = await gathered(PrometheusHistory(config(prometheus)), backfilled[1])
     assert samples == len(sink.values("cpu")) + len(sink.values("memory"))
-    assert not [one for one in vpa["status"]["conditions"] if one["type"] == "LowConfidence"]
+    assert not [condition for condition in vpa["status"]["conditions"] if condition["type"] == "LowConfidence"]

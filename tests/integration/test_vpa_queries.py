@@ -80,7 +80,7 @@ async def test_only_the_pods_own_containers_are_answered_for(cluster: Autoscaled
 async def test_a_container_of_another_name_is_known_by_what_it_runs(cluster: Autoscaled) -> None:
     by_name = await ask(cluster.admin, query({"name": "main", "image": "i"}))
     renamed = await ask(cluster.admin, query({"name": "app", "image": "i"}))
-    [known], [entry] = (one["status"]["recommendation"]["containerRecommendations"] for one in (by_name, renamed))
+    [known], [entry] = (obj["status"]["recommendation"]["containerRecommendations"] for obj in (by_name, renamed))
     assert entry == {**known, "containerName": "app"}
     other = await ask(cluster.admin, query({"name": "app", "image": "i", "args": ["--batch"]}))
     assert other["status"] == {"error": "VerticalPodAutoscaler web recommends nothing for container app, only for main"}

@@ -48,7 +48,7 @@ async def passes(cluster: Autoscaled, recommender: Recommender, number: int = 1)
 
 
 def condition(vpa: Any, type: str) -> Any:
-    return next((one for one in vpa["status"].get("conditions") or [] if one["type"] == type), None)
+    return next((known for known in vpa["status"].get("conditions") or [] if known["type"] == type), None)
 
 
 async def test_usage_becomes_a_recommendation(cluster: Autoscaled) -> None:
@@ -88,9 +88,21 @@ async def test_an_unchanged_status_is_not_written_again(cluster: Autoscaled) -> 
         await passes(cluster, recommender, 3)
         cluster.metered.usage.clear()
         await passes(cluster, recommender, 2)
-        before = len([one for one in cluster.metered.requests if one[0] == "PATCH" and one[1].endswith("/status")])
+        before = len(
+            [
+                request
+                for request in cluster.metered.requests
+                if request[0] == "PATCH" and request[1].endswith("/status")
+            ]
+        )
         await passes(cluster, recommender, 3)
-        after = len([one for one in cluster.metered.requests if one[0] == "PATCH" and one[1].endswith("/status")])
+        after = len(
+            [
+                request
+                for request in cluster.metered.requests
+                if request[0] == "PATCH" and request[1].endswith("/status")
+            ]
+        )
     assert before == after > 0
 
 
@@ -134,7 +146,7 @@ async def test_corrupt_and_foreign_checkpoints_are_reported_and_harm_nothing(clu
         await passes(cluster, recommender)
         await recommender.events.flush()
     events = await cluster.admin.list(kind_named("Event"), "default")
-    assert [one["reason"] for one in events["items"]] == ["CheckpointUnusable"]
+    assert [item["reason"] for item in events["items"]] == ["CheckpointUnusable"]
     vpa = await cluster.admin.get(VPA, "default", "web")
     assert len(vpa["status"]["recommendation"]["containerRecommendations"]) == 1
 
@@ -279,7 +291,10 @@ async def test_renamed_containers_expire(cluster: Autoscaled) -> None:
         await cluster.clock.advance(9 * 86400)  # type: ignore[attr-defined]
         await passes(cluster, recommender, 2)
     vpa = await cluster.admin.get(VPA, "default", "web")
-    names = [one["containerName"] for one in vpa["status"]["recommendation"]["containerRecommendations"]]
+    names = [
+        recommendation["containerName"]
+        for recommendation in vpa["status"]["recommendation"]["containerRecommendations"]
+    ]
     assert names == ["renamed"]
 
 

@@ -55,10 +55,10 @@ async def restarting(cluster: Autoscaled, name: str, pods: int = 3, **policy: An
     rule = {"resourceName": "cpu", "restartPolicy": "RestartContainer"}
     container = {"name": "main", "image": "i", "resources": SMALL, "resizePolicy": [rule]}
     names = [f"{name}-1-{number}" for number in range(pods)]
-    for one in names:
+    for word in names:
         labels = {"app": name, "all": "yes"}
         controller = {**owner, "controller": True}
-        await cluster.pod(one, labels=labels, owner=controller, resources=SMALL, containers=[container])
+        await cluster.pod(word, labels=labels, owner=controller, resources=SMALL, containers=[container])
     await cluster.vpa(name, name, updatePolicy={"updateMode": "InPlace", **policy})
     await cluster.recommend(name, {"cpu": "500m"}, lowerBound={"cpu": "400m"}, upperBound={"cpu": "1"})
     return names

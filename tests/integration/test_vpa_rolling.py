@@ -69,7 +69,7 @@ async def passes(cluster: Autoscaled, updater: Updater, number: int = 1, seconds
 
 async def sizes(cluster: Autoscaled, pods: list[str]) -> list[str]:
     found = [await cluster.admin.get(POD, "default", pod) for pod in pods]
-    return [one["spec"]["containers"][0]["resources"]["requests"]["cpu"] for one in found]
+    return [obj["spec"]["containers"][0]["resources"]["requests"]["cpu"] for obj in found]
 
 
 @pytest.mark.parametrize(("rolling", "steps"), [(None, [4]), ("1", [1, 2, 3, 4]), ("50%", [2, 4]), ("9", [4])])

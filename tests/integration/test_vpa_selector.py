@@ -200,7 +200,9 @@ async def test_the_resource_of_a_horizontal_autoscaler_is_not_changed(cluster: A
     await cluster.admin.raw("POST", ALPHA, body=design(selector={"matchLabels": {"app": "web"}}))
     await recommended(cluster)
     conditions = (await cluster.admin.get(VPA, "default", "tier"))["status"]["conditions"]
-    assert "ResourceScaledHorizontally" in {one["type"] for one in conditions if one["status"] == "True"}
+    assert "ResourceScaledHorizontally" in {
+        condition["type"] for condition in conditions if condition["status"] == "True"
+    }
 
 
 async def test_explain_names_the_selector(cluster: Autoscaled) -> None:
@@ -280,7 +282,7 @@ async def test_a_cluster_of_an_older_version_gets_the_new_version_of_the_definit
         record = first.core.writer.objects.record(crds, "", name)
         assert record is not None
         old = wire.object_of(record)
-        old["spec"]["versions"] = [one for one in old["spec"]["versions"] if one["name"] != "v1alpha1"]
+        old["spec"]["versions"] = [version for version in old["spec"]["versions"] if version["name"] != "v1alpha1"]
         await first.core.writer.objects.put(crds, record.key, old, record.modified)
     for _ in range(2):
         async with _started(tmp_path) as later:

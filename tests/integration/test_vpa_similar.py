@@ -73,7 +73,7 @@ async def status_of(cluster: Autoscaled, name: str = "new", namespace: str = "de
 
 
 def condition(status: Any, type: str) -> Any:
-    return next((one for one in status.get("conditions") or [] if one["type"] == type), {"status": "absent"})
+    return next((known for known in status.get("conditions") or [] if known["type"] == type), {"status": "absent"})
 
 
 def entry(status: Any) -> Any:
@@ -291,13 +291,13 @@ async def started_alike(whole: Whole, pod: Any, annotations: dict[str, str], len
     """Runs Deployment old until its autoscaler knows its usage; returns the size with which a pod of new starts."""
     await whole.client.create(DEPLOYMENT, _deployment("old", pod, annotations))
     await whole.client.create(VPA, _vpa("old"), "default")
-    await becomes(whole.client, VPA, "default", "old", lambda one: _target(one) >= lender_uses and _lends(whole))
-    await becomes(whole.client, LEASE, "kube-system", "vpa-admission-controller", lambda one: one is not None)
+    await becomes(whole.client, VPA, "default", "old", lambda vpa: _target(vpa) >= lender_uses and _lends(whole))
+    await becomes(whole.client, LEASE, "kube-system", "vpa-admission-controller", lambda vpa: vpa is not None)
     made = _deployment("new", pod, {})
     made["spec"]["replicas"] = 0
     await whole.client.create(DEPLOYMENT, made)
     await whole.client.create(VPA, _vpa("new"), "default")
-    await becomes(whole.client, VPA, "default", "new", lambda one: bool((one or {}).get("status")))
+    await becomes(whole.client, VPA, "default", "new", lambda vpa: bool((vpa or {}).get("status")))
     await whole.client.patch(DEPLOYMENT, "default", "new", {"spec": {"replicas": 1}})
     [found] = await all_become(whole.client, POD, "default", lambda pods: len(pods) == 1, labelSelector="app=new")
     return Quantity.parse(found["spec"]["containers"][0]["resources"]["requests"]["cpu"]).milli

@@ -32,7 +32,7 @@ async def target(cluster: Autoscaled) -> int:
 
 async def condition(cluster: Autoscaled, type: str) -> Any:
     vpa = await cluster.admin.get(VPA, "default", "web")
-    return next((one["status"] for one in vpa["status"]["conditions"] if one["type"] == type), None)
+    return next((known["status"] for known in vpa["status"]["conditions"] if known["type"] == type), None)
 
 
 async def starved(cluster: Autoscaled, cpu: str, **policy: Any) -> list[str]:
@@ -140,7 +140,7 @@ async def test_a_container_whose_bursts_are_throttled_is_named_in_a_condition(cl
         for _ in range(8):
             await loops.minute(0.1, bursts=0.8)
     found = await cluster.admin.get(VPA, "default", "web")
-    [reported] = [one for one in found["status"]["conditions"] if one["type"] == "CPUStarved"]
+    [reported] = [known for known in found["status"]["conditions"] if known["type"] == "CPUStarved"]
     assert (reported["status"], reported["reason"]) == ("True", "BurstsThrottled")
     assert await target(cluster) == 517
 

@@ -85,7 +85,7 @@ async def reason_for(cluster: Autoscaled, version: str, kind: str) -> str:
     finally:
         await recommender.stop()
     conditions = (await cluster.admin.get(VPA, "default", "web"))["status"]["conditions"]
-    return next(str(one["message"]) for one in conditions if one["type"] == "ConfigUnsupported")
+    return next(str(condition["message"]) for condition in conditions if condition["type"] == "ConfigUnsupported")
 
 
 ODD = {"resourcePolicy": {"containerPolicies": [{"containerName": "main", "minAllowed": {"cpu": "1e1.5"}}]}}
@@ -110,7 +110,7 @@ async def test_an_autoscaler_that_cannot_be_read_says_so_and_stops_no_other(clus
         await recommender.stop()
     good, odd = [(await cluster.admin.get(VPA, "default", name))["status"] for name in ("good", "odd")]
     assert good["recommendation"]["containerRecommendations"][0]["target"]["cpu"] == "126m"
-    reported = next(one["message"] for one in odd["conditions"] if one["type"] == "ConfigUnsupported")
+    reported = next(condition["message"] for condition in odd["conditions"] if condition["type"] == "ConfigUnsupported")
     assert reported.startswith("Cannot read spec.resourcePolicy.containerPolicies[0].minAllowed[cpu]: quantities")
     assert not odd["recommendation"]
     pods = (await cluster.admin.list(POD, "default"))["items"]

@@ -37,7 +37,7 @@ async def test_a_deployment_is_resized_in_place(tmp_path: Path) -> None:
             VPA,
             "default",
             "web",
-            lambda one: bool(((one or {}).get("status") or {}).get("recommendation")),
+            lambda obj: bool(((obj or {}).get("status") or {}).get("recommendation")),
         )
         assert provided is not None
         target = provided["status"]["recommendation"]["containerRecommendations"][0]["target"]
@@ -48,7 +48,7 @@ async def test_a_deployment_is_resized_in_place(tmp_path: Path) -> None:
 
         pods = await all_become(whole.client, POD, "default", settled, labelSelector="app=web")
         assert [pod["status"]["containerStatuses"][0]["restartCount"] for pod in pods] == [0, 0]
-        await becomes(whole.client, LEASE, "kube-system", "vpa-admission-controller", lambda one: one is not None)
+        await becomes(whole.client, LEASE, "kube-system", "vpa-admission-controller", lambda lease: lease is not None)
         await whole.client.patch(DEPLOYMENT, "default", "web", {"spec": {"replicas": 3}})
         pods = await all_become(whole.client, POD, "default", lambda found: len(found) == 3, labelSelector="app=web")
         newest = max(pods, key=lambda pod: int(pod["metadata"]["resourceVersion"]))
@@ -144,14 +144,14 @@ async def test_a_cluster_that_serves_no_metrics_keeps_its_pods_as_they_are(tmp_p
         meta = {"labels": {"app": "web"}, "ownerReferences": [{**owner, "controller": True}]}
         pod = {"apiVersion": "v1", "kind": "Pod", "spec": pod_spec("400m", "64Mi")}
         await whole.client.create(POD, {**pod, "metadata": {"name": "old", **meta}}, "default")
-        await becomes(whole.client, POD, "default", "old", lambda one: _cpu(one or {}) == "400m")
+        await becomes(whole.client, POD, "default", "old", lambda obj: _cpu(obj or {}) == "400m")
         spec = {
             "targetRef": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web"},
             "updatePolicy": {"updateMode": "InPlaceOrRecreate", "minReplicas": 1},
         }
         vpa = {"apiVersion": VPA.api_version, "kind": VPA.kind, "metadata": {"name": "web"}, "spec": spec}
         await whole.client.create(VPA, vpa, "default")
-        reported = await becomes(whole.client, VPA, "default", "web", lambda one: "NoSamples" in _reasons(one or {}))
+        reported = await becomes(whole.client, VPA, "default", "web", lambda obj: "NoSamples" in _reasons(obj or {}))
         assert reported is not None and not reported["status"]["recommendation"]
         assert {"NoSamples", "MetricsApiFailed"} <= _reasons(reported)
         autoscaler = whole.up.autoscaler
@@ -161,13 +161,13 @@ async def test_a_cluster_that_serves_no_metrics_keeps_its_pods_as_they_are(tmp_p
             while autoscaler.updater.passes < seen + 3:
                 await asyncio.sleep(0.05)
         created = await whole.client.create(POD, {**pod, "metadata": {"name": "new", **meta}}, "default")
-        for one in (created, await whole.client.get(POD, "default", "old")):
-            assert one["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "400m", "memory": "64Mi"}
-            assert "vpaUpdates" not in (one["metadata"].get("annotations") or {})
+        for obj in (created, await whole.client.get(POD, "default", "old")):
+            assert obj["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "400m", "memory": "64Mi"}
+            assert "vpaUpdates" not in (obj["metadata"].get("annotations") or {})
 
 
 def _reasons(vpa: dict[str, Any]) -> set[str]:
-    return {one.get("reason", "") for one in (vpa.get("status") or {}).get("conditions") or ()}
+    return {condition.get("reason", "") for condition in (vpa.get("status") or {}).get("conditions") or ()}
 
 
 def _cpu(pod: dict[str, object]) -> object:

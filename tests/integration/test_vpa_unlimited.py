@@ -106,7 +106,7 @@ async def test_a_limit_that_holds_a_request_down_is_named(cluster: Autoscaled) -
         await recommender.one_pass()
     await recommender.stop()
     status = (await cluster.admin.get(VPA, "default", "web"))["status"]
-    [reported] = [one for one in status["conditions"] if one["type"] == "CappedByLimit"]
+    [reported] = [condition for condition in status["conditions"] if condition["type"] == "CappedByLimit"]
     assert (
         reported["status"] == "True" and "its limit is 200m" in reported["message"] and "web-1-0" in reported["message"]
     )

@@ -204,7 +204,7 @@ async def test_the_panic_button_freezes_everything_and_reverts_nothing(cluster: 
         await one_pass(cluster, updater)
         assert len(await resized(cluster, pods, "500m")) == 2
         story = updater.skip_reasons.of(("default", "web"))
-        assert story is not None and {one["reason"] for one in story["pods"].values()} == {"PanicButton"}
+        assert story is not None and {event["reason"] for event in story["pods"].values()} == {"PanicButton"}
         await cluster.admin.delete(CONFIG_MAP, "kube-system", "podfit-panic")
         await one_pass(cluster, updater)
     assert len(await resized(cluster, pods, "500m")) == 4

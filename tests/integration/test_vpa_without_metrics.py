@@ -66,7 +66,7 @@ async def status_of(cluster: Autoscaled, name: str = "web") -> Any:
 
 
 def condition(status: Any, type: str) -> Any:
-    return next((one for one in status.get("conditions") or [] if one["type"] == type), {"status": "absent"})
+    return next((known for known in status.get("conditions") or [] if known["type"] == type), {"status": "absent"})
 
 
 def targets(status: Any) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def targets(status: Any) -> dict[str, Any]:
 
 async def requests(cluster: Autoscaled, pod: str) -> list[Any]:
     found = await cluster.admin.get(POD, "default", pod)
-    return [one["resources"].get("requests") for one in found["spec"]["containers"]]
+    return [container["resources"].get("requests") for container in found["spec"]["containers"]]
 
 
 async def test_a_cluster_without_metrics_gets_no_recommendation_and_no_resize(cluster: Autoscaled) -> None:

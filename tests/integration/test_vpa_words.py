@@ -98,7 +98,7 @@ async def test_the_pods_of_a_cron_job_are_counted_whatever_group_its_target_name
 
 async def test_a_held_pod_names_what_would_let_it_start(whole: Whole) -> None:
     meta = {"name": "held", "annotations": {"podfit.dev/requires-vpa": "true"}}
-    await becomes(whole.client, kind_named("Lease"), "kube-system", "vpa-admission-controller", lambda one: bool(one))
+    await becomes(whole.client, kind_named("Lease"), "kube-system", "vpa-admission-controller", lambda obj: bool(obj))
     hooks = kind_named("MutatingWebhookConfiguration")
     await all_become(whole.client, hooks, "", lambda found: bool(found))
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec(node="")}

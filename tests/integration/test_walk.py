@@ -89,7 +89,7 @@ def size(cpu: int) -> Object:
 
 def settled(pod: Object | None, generation: int) -> bool:
     status = (pod or {}).get("status") or {}
-    resizing = [one for one in status.get("conditions") or () if one["type"].startswith("PodResize")]
+    resizing = [condition for condition in status.get("conditions") or () if condition["type"].startswith("PodResize")]
     return status.get("phase") == "Running" and status.get("observedGeneration") == generation and not resizing
 
 

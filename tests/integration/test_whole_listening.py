@@ -19,12 +19,12 @@ async def test_a_server_on_all_addresses_is_reached_at_the_machines_address(tmp_
         assert whole.up.server.url.startswith(f"https://{here}:")
         client = Client(load(str(whole.up.kubeconfig)).transport("test"))
         try:
-            node = await becomes(client, NODE, "", "n1", lambda one: one is not None)
-            shown = {one["type"]: one["address"] for one in node["status"]["addresses"]}
+            node = await becomes(client, NODE, "", "n1", lambda obj: obj is not None)
+            shown = {address["type"]: address["address"] for address in node["status"]["addresses"]}
             assert shown["InternalIP"] == here
             meta = {"name": "p", "namespace": "default"}
             await client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec()})
-            seen = await becomes(client, POD, "default", "p", lambda one: (one["status"].get("podIP") or "") != "")
+            seen = await becomes(client, POD, "default", "p", lambda pod: (pod["status"].get("podIP") or "") != "")
             assert (seen["status"]["podIP"], seen["status"]["hostIP"]) == (here, here)
         finally:
             await client.close()
@@ -37,4 +37,4 @@ async def test_endpoints_follow_a_server_that_listens_elsewhere_after_a_restart(
             server = whole.up.server
             (subset,) = found["subsets"]
             assert subset["addresses"] == [{"ip": "127.0.0.1"}]
-            assert [one["port"] for one in subset["ports"]] == [server.front.port]
+            assert [port["port"] for port in subset["ports"]] == [server.front.port]

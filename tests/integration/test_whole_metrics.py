@@ -35,7 +35,7 @@ async def test_the_scheduler_of_podfit_up_is_seen_at_the_servers_port(tmp_path: 
     async with Whole(tmp_path) as whole:
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": pod_spec(node="")}
         await whole.client.create(POD, body, "default")
-        await becomes(whole.client, POD, "default", "p", lambda one: bool(one and one["spec"].get("nodeName")))
+        await becomes(whole.client, POD, "default", "p", lambda pod: bool(pod and pod["spec"].get("nodeName")))
         text = str(await whole.client.raw("GET", "/metrics/scheduler"))
     assert 'scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1.0' in text
 
@@ -81,7 +81,7 @@ async def test_reading_pages_requires_permission(tmp_path: Path) -> None:
 async def test_prometheus_is_shown_where_every_node_serves_its_metrics(tmp_path: Path) -> None:
     async with Whole(tmp_path, nodes=2, node_name="n") as whole:
         for name in ("n-1", "n-2"):
-            await becomes(whole.client, NODE, "", name, lambda one: one is not None)
+            await becomes(whole.client, NODE, "", name, lambda node: node is not None)
         targets = await whole.client.raw("GET", "/metrics/nodes")
         ports = [node.port for node in whole.up.node_servers]
     assert targets == [
@@ -105,8 +105,8 @@ async def test_the_autoscaler_listens_at_the_address_that_was_named(tmp_path: Pa
         async with aiohttp.ClientSession() as session, session.get(f"http://{here}/metrics") as answer:
             alone = await answer.text()
         shown = str(await whole.client.raw("GET", "/metrics/updater"))
-    assert [one for one in shown.splitlines() if one.startswith("# HELP")] == [
-        one for one in alone.splitlines() if one.startswith("# HELP")
+    assert [line for line in shown.splitlines() if line.startswith("# HELP")] == [
+        line for line in alone.splitlines() if line.startswith("# HELP")
     ]
 
 

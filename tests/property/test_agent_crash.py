@@ -85,7 +85,11 @@ class MortalClient(Client):
 
 def status_is_true(node: TestNode, pod: dict[str, Any], doom: Doom) -> None:
     machine = node.machine.pods.get(pod["metadata"]["uid"])
-    running = {one.config.name: one for one in machine.containers.values() if one.state == RUNNING} if machine else {}
+    running = (
+        {listed.config.name: listed for listed in machine.containers.values() if listed.state == RUNNING}
+        if machine
+        else {}
+    )
     for shown in pod["status"].get("containerStatuses") or ():
         container = running.get(shown["name"])
         if container is None or "running" not in shown["state"]:
@@ -111,8 +115,8 @@ def promises_fit(agent: Agent, doom: Doom) -> None:
         for record in agent.records.values()
         if (allocated := agent.ledger.allocated(record.uid)) is not None
     ]
-    doom.check(sum(one[CPU].milli for one in held) <= CPUS * 1000, f"promised {held}")
-    doom.check(sum(one[MEMORY].value for one in held) <= MEMORY_MI << 20, f"promised {held}")
+    doom.check(sum(item[CPU].milli for item in held) <= CPUS * 1000, f"promised {held}")
+    doom.check(sum(item[MEMORY].value for item in held) <= MEMORY_MI << 20, f"promised {held}")
     for wrong in invariants.accounts_add_up(agent):
         doom.check(False, wrong)
 
@@ -163,8 +167,10 @@ def plan_of(seed: int) -> tuple[Pods, Patches]:
     patches = []
     for _ in range(3):
         pod = rng.choice(pods)
-        chosen = [one for one in pod["spec"]["containers"] if rng.random() < 0.8] or pod["spec"]["containers"][:1]
-        body = {"spec": {"containers": [{"name": one["name"], "resources": size(rng)} for one in chosen]}}
+        chosen = [container for container in pod["spec"]["containers"] if rng.random() < 0.8] or pod["spec"][
+            "containers"
+        ][:1]
+        body = {"spec": {"containers": [{"name": entry["name"], "resources": size(rng)} for entry in chosen]}}
         patches.append((pod["metadata"]["name"], body))
     return pods, patches
 
@@ -250,15 +256,19 @@ async def outcome(cluster: Cluster, node: TestNode, names: list[str]) -> Any:
         found[name] = {
             "pod": machine.limits,
             "containers": sorted(
-                (one.config.name, one.limits) for one in machine.containers.values() if one.state == RUNNING
+                (container.config.name, container.limits)
+                for container in machine.containers.values()
+                if container.state == RUNNING
             ),
             "shown": [
-                (one["name"], one["allocatedResources"], one["resources"]) for one in status["containerStatuses"]
+                (container_status["name"], container_status["allocatedResources"], container_status["resources"])
+                for container_status in status["containerStatuses"]
             ],
-            "restarts": [one["restartCount"] for one in status["containerStatuses"]],
+            "restarts": [container_status["restartCount"] for container_status in status["containerStatuses"]],
             "level": status["resources"],
             "conditions": [
-                (one["type"], one["status"], one.get("reason"), one.get("message")) for one in status["conditions"]
+                (condition["type"], condition["status"], condition.get("reason"), condition.get("message"))
+                for condition in status["conditions"]
             ],
             "observed": status["observedGeneration"],
             "allocated": node.agent.ledger.allocated(pod["metadata"]["uid"]),
@@ -292,7 +302,7 @@ async def test_a_container_restarted_for_its_size_is_not_taken_for_done(
         {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": f"{limit}Mi"}}
         for limit in (256, 192)
     ]
-    patches = [("a", {"spec": {"containers": [{"name": "c0", "resources": one}]}}) for one in sizes]
+    patches = [("a", {"spec": {"containers": [{"name": "c0", "resources": entry}]}}) for entry in sizes]
     expected, doom = await survives_every_crash(([pod], patches), tmp_path)
     assert doom.names.count("after stop_container") == 2
     assert expected["a"]["restarts"] == [2]

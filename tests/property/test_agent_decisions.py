@@ -43,7 +43,7 @@ def resizes(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
     """The same pod before and after; all containers have limits, so that the pod's cgroup has them too."""
     count = draw(st.integers(1, 4))
     before = [{"name": f"c{n}", "resources": draw(sizes())} for n in range(count)]
-    after = [{**one, "resources": draw(st.one_of(st.just(one["resources"]), sizes()))} for one in before]
+    after = [{**entry, "resources": draw(st.one_of(st.just(entry["resources"]), sizes()))} for entry in before]
     meta = {"name": "p", "uid": "u"}
     return {"metadata": meta, "spec": {"containers": before}}, {"metadata": meta, "spec": {"containers": after}}
 
@@ -53,7 +53,10 @@ class Cgroups:
 
     def __init__(self, pod: dict[str, Any], qos: str) -> None:
         self.pod = cgroup(pod, qos)
-        self.children = {one["name"]: kernel.container_limits(one["resources"]) for one in pod["spec"]["containers"]}
+        self.children = {
+            container["name"]: kernel.container_limits(container["resources"])
+            for container in pod["spec"]["containers"]
+        }
 
     def do(self, step: Any) -> None:
         if isinstance(step, SetPod):
@@ -74,11 +77,13 @@ def allocated(pod: dict[str, Any]) -> Allocated:
 
 
 def reports(pod: dict[str, Any]) -> Actuated:
-    return Actuated({one["name"]: effective(one["resources"], None) for one in pod["spec"]["containers"]})
+    return Actuated(
+        {container["name"]: effective(container["resources"], None) for container in pod["spec"]["containers"]}
+    )
 
 
 def plan_for(before: dict[str, Any], after: dict[str, Any], actuated: Actuated, now: Limits) -> Any:
-    names = {one["name"] for one in after["spec"]["containers"]}
+    names = {container["name"] for container in after["spec"]["containers"]}
     return plan(after, qos_class(before), allocated(after), actuated, names, (), now)
 
 
@@ -144,14 +149,14 @@ def test_a_plan_whose_steps_fail_stays_legal_and_notes_only_what_was_done(
         if isinstance(step, SetContainer):
             known[step.name] = merged(known[step.name], step.after, step.resource)
     assert cgroups.children == {name: kernel.container_limits(sizes) for name, sizes in known.items()}
-    shrunk = [one for one, _ in failures if isinstance(one, SetPod) or one.direction == "shrink"]
+    shrunk = [item for item, _ in failures if isinstance(item, SetPod) or item.direction == "shrink"]
     if not failures:
         assert not plan_for(before, after, Actuated(known), cgroups.pod)
     elif shrunk:
-        skipped = {one.name for one in shrunk if isinstance(one, SetContainer)}
-        for name in known.keys() - skipped - {one.name for one, _ in failures if isinstance(one, SetContainer)}:
+        skipped = {item.name for item in shrunk if isinstance(item, SetContainer)}
+        for name in known.keys() - skipped - {item.name for item, _ in failures if isinstance(item, SetContainer)}:
             left = plan(after, qos, allocated(after), Actuated(known), {name}, (), cgroups.pod).steps
-            assert not [one for one in left if isinstance(one, SetContainer) and one.direction == "shrink"]
+            assert not [item for item in left if isinstance(item, SetContainer) and item.direction == "shrink"]
 
 
 @settings(max_examples=200)
@@ -198,8 +203,8 @@ def test_promises_never_exceed_the_node_and_granting_is_idempotent(
             again = decide(after, desired_of(after), held[number], room(number), qos_class(after), NodePolicy())
             assert again != Granted() and equal(held[number], desired_of(after))
     total = [pod_requests(resized(wanted[number][0], sized)) for number, sized in held.items()]
-    assert sum(one["cpu"].milli for one in total) <= cpu
-    assert sum(one["memory"].value for one in total) <= memory << 20
+    assert sum(entry["cpu"].milli for entry in total) <= cpu
+    assert sum(entry["memory"].value for entry in total) <= memory << 20
 
 
 @settings(max_examples=500)

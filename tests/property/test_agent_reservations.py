@@ -51,8 +51,8 @@ def test_room_held_by_others_is_their_sum(changes: list[tuple[str, str, Any]]) -
         reservations.changed(uid)
         if what != "is asked":
             continue
-        others = [one for one in records.values() if one.admitted and one.holds and one.uid != uid]
+        others = [record for record in records.values() if record.admitted and record.holds and record.uid != uid]
         used, pods = reservations.by_others(uid)
         assert pods == len(others)
         for name in NAMES:
-            assert used.get(name, ZERO).nanos == sum(one.used.get(name, ZERO).nanos for one in others)
+            assert used.get(name, ZERO).nanos == sum(item.used.get(name, ZERO).nanos for item in others)

@@ -59,11 +59,11 @@ def telling(pod: dict[str, Any]) -> dict[str, Any]:
     """The pod with a status that reports its own sizes, as of a pod without a resize."""
     reported = [
         {
-            "name": one["name"],
-            "resources": one.get("resources") or {},
-            "allocatedResources": (one.get("resources") or {}).get("requests") or {},
+            "name": container["name"],
+            "resources": container.get("resources") or {},
+            "allocatedResources": (container.get("resources") or {}).get("requests") or {},
         }
-        for one in pod["spec"]["containers"]
+        for container in pod["spec"]["containers"]
     ]
     return {**pod, "status": {**pod["status"], "containerStatuses": reported}}
 
@@ -136,7 +136,9 @@ def limited(pod: dict[str, Any], limits: dict[str, str]) -> dict[str, Any]:
     spec = dict(pod["spec"])
     for key in NAMES:
         if key in spec:
-            spec[key] = [{**one, "resources": {**(one.get("resources") or {}), "limits": limits}} for one in spec[key]]
+            spec[key] = [
+                {**item, "resources": {**(item.get("resources") or {}), "limits": limits}} for item in spec[key]
+            ]
     return {**pod, "spec": spec}
 
 

@@ -52,12 +52,12 @@ def test_a_pod_that_simply_runs_is_not_an_exception(
     pod, seen = case
     again = frozenset(wanted)
     quick = (
-        lifecycle.next_steps(pod, seen, lambda one: 0.0, again),
+        lifecycle.next_steps(pod, seen, lambda obj: 0.0, again),
         lifecycle.phase(pod, seen, ending, again),
     )
     with mock.patch.object(lifecycle, "_all_run", lambda containers: False):
         assert quick == (
-            lifecycle.next_steps(pod, seen, lambda one: 0.0, again),
+            lifecycle.next_steps(pod, seen, lambda obj: 0.0, again),
             lifecycle.phase(pod, seen, ending, again),
         )
 
@@ -87,7 +87,7 @@ def conditions(timed: bool) -> st.SearchStrategy[list[Object]]:
 @settings(max_examples=300)
 @given(conditions(timed=True), conditions(timed=False))
 def test_a_patch_makes_of_the_conditions_before_those_after(before: list[Object], ours: list[Object]) -> None:
-    after = merged([dict(one) for one in ours], before, ("d",), NOW)
+    after = merged([dict(own) for own in ours], before, ("d",), NOW)
     struct = struct_of("", "v1", "Pod")
     assert struct is not None
     change = status_changes.patch({"conditions": before}, {"conditions": after}, "u")
@@ -100,12 +100,12 @@ def test_a_patch_makes_of_the_conditions_before_those_after(before: list[Object]
 @settings(max_examples=300)
 @given(conditions(timed=True), conditions(timed=False))
 def test_times_change_with_the_status_only(before: list[Object], ours: list[Object]) -> None:
-    known = {one["type"]: one for one in before}
-    after = merged([dict(one) for one in ours], before, ("d",), NOW)
-    mine = {one["type"] for one in ours}
-    others = [one["type"] for one in before if one["type"] not in mine and one["type"] != "d"]
-    assert [one["type"] for one in after] == [one["type"] for one in ours] + others
-    for one in after:
-        old = known.get(one["type"], {})
-        kept = old.get("lastTransitionTime") if old.get("status") == one["status"] else None
-        assert one["lastTransitionTime"] == (kept or NOW)
+    known = {condition["type"]: condition for condition in before}
+    after = merged([dict(own) for own in ours], before, ("d",), NOW)
+    mine = {own["type"] for own in ours}
+    others = [condition["type"] for condition in before if condition["type"] not in mine and condition["type"] != "d"]
+    assert [condition["type"] for condition in after] == [own["type"] for own in ours] + others
+    for obj in after:
+        old = known.get(obj["type"], {})
+        kept = old.get("lastTransitionTime") if old.get("status") == obj["status"] else None
+        assert obj["lastTransitionTime"] == (kept or NOW)

@@ -46,5 +46,5 @@ def test_an_index_finds_what_its_function_names(changes: list[Any]) -> None:
         cache._take("DELETED" if goes else "MODIFIED", pod)
         for index, how in POD_INDEXES.items():
             for value in ("", "ns", "n1", "n2", "u", "v"):
-                expected = [one for one in cache if value in how.values(one)]
+                expected = [item for item in cache if value in how.values(item)]
                 assert sorted(map(id, cache.by(index, value))) == sorted(map(id, expected))

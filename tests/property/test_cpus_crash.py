@@ -78,7 +78,7 @@ def plan_of(seed: int) -> list[Step]:
             room = left + sum(sizes[name])
             first = rng.randint(1, room - len(sizes[name]) + 1)
             sizes[name] = [first] if len(sizes[name]) == 1 else [first, rng.randint(1, room - first)]
-            steps.append(("resize", (name, [str(one) for one in sizes[name]])))
+            steps.append(("resize", (name, [str(item) for item in sizes[name]])))
         elif left > 1:
             sizes[f"p{number}"] = [1] * rng.randint(1, min(2, left - 1))
             steps.append(("create", pod(f"p{number}", *map(str, sizes[f"p{number}"]))))
@@ -90,8 +90,8 @@ def cpus_are_apart(node: TestNode, doom: crash.Doom, moment: str) -> None:
     state = checkpoint.load(node.config.data_dir / checkpoint.FILE, "static")
     running = {
         (uid, item.config.name): parse(item.limits.cpuset_cpus)
-        for uid, one in node.machine.pods.items()
-        for item in one.containers.values()
+        for uid, entry in node.machine.pods.items()
+        for item in entry.containers.values()
         if item.state == RUNNING
     }
     for (uid, name), cpus in running.items():
@@ -144,12 +144,12 @@ async def run(steps: list[Step], at: int, folder: Path, patch: pytest.MonkeyPatc
 def outcome(node: TestNode) -> Any:
     policy = node.agent.cpus
     assert isinstance(policy, StaticPolicy)
-    names = {uid: one.config.name for uid, one in node.machine.pods.items()}
+    names = {uid: item.config.name for uid, item in node.machine.pods.items()}
     return {
         "runs on": sorted(
             (names[uid], item.config.name, item.config.attempt, item.limits.cpuset_cpus)
-            for uid, one in node.machine.pods.items()
-            for item in one.containers.values()
+            for uid, entry in node.machine.pods.items()
+            for item in entry.containers.values()
             if item.state == RUNNING
         ),
         "assigned": {

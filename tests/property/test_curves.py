@@ -69,7 +69,7 @@ samples = st.lists(
 def test_a_slot_has_the_mean_cpu_and_the_highest_memory_of_the_pod_that_used_most(
     given: list[Sample], cuts: list[int]
 ) -> None:
-    given = sorted(given, key=lambda one: one[1])
+    given = sorted(given, key=lambda row: row[1])
     fleet = Fleet(Config())
     rows = [fleet.new_row() for _ in range(2)]
     # Two pods of one workload, and one of another that shares nothing with it.
@@ -78,8 +78,8 @@ def test_a_slot_has_the_mean_cpu_and_the_highest_memory_of_the_pod_that_used_mos
     curves.keep({ONE: [rows[0]], OTHER: [rows[1]]})
     for begin, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(given)], strict=True):
         part = given[begin:end]
-        columns = [np.array([one[at] for one in part]) for at in range(4)]
-        who = np.array([handles[one[0]] for one in part], np.int64)
+        columns = [np.array([item[at] for item in part]) for at in range(4)]
+        who = np.array([handles[row[0]] for row in part], np.int64)
         curves.take(who, columns[1].astype(float), columns[2].astype(np.int64), columns[3].astype(np.int64))
     until = 3 * DAY + 1
     curves.settle(until)
@@ -97,12 +97,12 @@ def expected(given: list[Sample], pods: tuple[int, ...], until: int) -> tuple[li
     cpu, memory = [float("nan")] * until, [float("nan")] * until
     for slot in range(until):
         for pod in pods:
-            mine = [one for one in given if one[0] == pod and int(one[1] // SLOT_S) == slot]
-            known = [one[2] / 1000 for one in mine if one[2] != NONE]
+            mine = [row for row in given if row[0] == pod and int(row[1] // SLOT_S) == slot]
+            known = [row[2] / 1000 for row in mine if row[2] != NONE]
             if known:
                 cpu[slot] = float(np.fmax(cpu[slot], sum(known) / len(known)))
             if mine:
-                memory[slot] = float(np.fmax(memory[slot], max(one[3] for one in mine)))
+                memory[slot] = float(np.fmax(memory[slot], max(row[3] for row in mine)))
     return cpu, memory
 
 

@@ -28,7 +28,7 @@ POLICIES = st.lists(
             "restartPolicy": st.sampled_from(["NotRequired", "RestartContainer"]),
         }
     ),
-    unique_by=lambda one: one["resourceName"],
+    unique_by=lambda entry: entry["resourceName"],
     max_size=2,
 )
 STATES = st.sampled_from(
@@ -78,18 +78,18 @@ def pods(draw: st.DrawFn) -> Object:
     status: Object = {"phase": "Running", "qosClass": "Burstable"}
     if listed := draw(conditions()):
         status["conditions"] = listed
-    if reported := [one for _, one in made if one is not None]:
+    if reported := [item for _, item in made if item is not None]:
         status["containerStatuses"] = reported
     if observed := draw(st.integers(0, 3)):
         status["observedGeneration"] = observed
     meta: Object = {"name": "p", "namespace": "n", "generation": draw(st.integers(1, 3))}
     if mark := draw(st.sampled_from(["", "2020", "2021"])):
         meta["annotations"] = {LABEL: mark, "other": "x"}
-    spec = {"containers": [one for one, _ in made], "restartPolicy": "Always"}
+    spec = {"containers": [item for item, _ in made], "restartPolicy": "Always"}
     return {"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": spec, "status": status}
 
 
-EVERY = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+EVERY = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda obj: obj.name)
 
 
 @EVERY
@@ -138,14 +138,14 @@ def test_a_namespace_that_goes_through_all_dialects_loses_nothing(pod: Object, w
 def test_a_report_of_something_else_keeps_the_state_of_a_resize(dialect: Dialect, pod: Object, more: str) -> None:
     """A node that patches another condition does not change the allocation or the state of a resize."""
     shown = copy.deepcopy(dialect.show(POD, pod))
-    listed = [one for one in shown["status"].get("conditions") or () if one["type"] != more]
+    listed = [condition for condition in shown["status"].get("conditions") or () if condition["type"] != more]
     shown["status"]["conditions"] = [*listed, {"type": more, "status": "True"}]
     after = dialect.put_back(POD, shown, pod, NOW)["status"]
     kept = ("PodResizePending", "PodResizeInProgress")
-    assert [one for one in after["conditions"] if one["type"] in kept] == [
-        one for one in pod["status"].get("conditions") or () if one["type"] in kept
+    assert [condition for condition in after["conditions"] if condition["type"] in kept] == [
+        condition for condition in pod["status"].get("conditions") or () if condition["type"] in kept
     ]
     before = pod["status"].get("containerStatuses") or []
-    allocated = {one["name"]: one["allocatedResources"] for one in before if "allocatedResources" in one}
-    found = {one["name"]: one.get("allocatedResources") for one in after.get("containerStatuses") or ()}
+    allocated = {entry["name"]: entry["allocatedResources"] for entry in before if "allocatedResources" in entry}
+    found = {status["name"]: status.get("allocatedResources") for status in after.get("containerStatuses") or ()}
     assert {name: found[name] for name in allocated} == allocated

@@ -32,7 +32,7 @@ def test_a_set_is_read_back_from_its_text(cpus: Cpus) -> None:
     assert parse(text(cpus)) == cpus
 
 
-@given(SHAPES.flatmap(lambda one: st.tuples(st.just(one), some(one))), st.data())
+@given(SHAPES.flatmap(lambda obj: st.tuples(st.just(obj), some(obj))), st.data())
 def test_as_many_are_taken_as_asked_and_only_free_ones(given_: tuple[Topology, Cpus], data: st.DataObject) -> None:
     topology, free = given_
     count = data.draw(st.integers(0, len(free)))
@@ -40,7 +40,7 @@ def test_as_many_are_taken_as_asked_and_only_free_ones(given_: tuple[Topology, C
     assert len(found) == count and found <= free
 
 
-@given(SHAPES.flatmap(lambda one: st.tuples(st.just(one), some(one))), st.data())
+@given(SHAPES.flatmap(lambda obj: st.tuples(st.just(obj), some(obj))), st.data())
 def test_at_most_one_core_is_split_where_cores_are_whole(given_: tuple[Topology, Cpus], data: st.DataObject) -> None:
     topology, cpus = given_
     free = topology.cores.around(cpus)
@@ -49,7 +49,7 @@ def test_at_most_one_core_is_split_where_cores_are_whole(given_: tuple[Topology,
     assert len(split) <= 1
 
 
-@given(SHAPES.flatmap(lambda one: st.tuples(st.just(one), some(one), some(one))), st.data())
+@given(SHAPES.flatmap(lambda obj: st.tuples(st.just(obj), some(obj), some(obj))), st.data())
 def test_a_resized_container_moves_as_little_as_possible(
     given_: tuple[Topology, Cpus, Cpus], data: st.DataObject
 ) -> None:
@@ -76,7 +76,7 @@ class Churn(RuleBasedStateMachine):
 
     def try_to(self, uid: str, claims: list[Claim], applied: dict[str, Cpus]) -> None:
         held = self.pods[uid][1] if uid in self.pods else {}
-        others = {other: dict(one[1]) for other, one in self.pods.items() if other != uid}
+        others = {other: dict(row[1]) for other, row in self.pods.items() if other != uid}
         found = assign(self.topology, self.free(uid), held, applied, claims)
         if isinstance(found, Short):
             assert effective(claims) > len(self.free(uid)), "refused though there is room"
@@ -103,8 +103,8 @@ class Churn(RuleBasedStateMachine):
             return
         uid = data.draw(st.sampled_from(sorted(self.pods)))
         before, held = self.pods[uid]
-        claims = [Claim(one.name, count, one.kind) for one, count in zip(before, counts, strict=False)]
-        lasting = {one.name for one in before if one.kind != INIT}
+        claims = [Claim(item.name, count, item.kind) for item, count in zip(before, counts, strict=False)]
+        lasting = {item.name for item in before if item.kind != INIT}
         applied = {name: cpus for name, cpus in held.items() if name in lasting} if started else {}
         self.try_to(uid, claims, applied)
 

@@ -33,7 +33,7 @@ pod = st.fixed_dictionaries(
             {},
             optional={
                 "phase": st.sampled_from(["Pending", "Running", "Failed"]),
-                "conditions": st.lists(condition, max_size=2, unique_by=lambda one: str(one["type"])),
+                "conditions": st.lists(condition, max_size=2, unique_by=lambda condition: str(condition["type"])),
                 "observedGeneration": st.integers(1, 2),
             },
         )
@@ -41,17 +41,17 @@ pod = st.fixed_dictionaries(
 )
 
 
-def counted(one: Object) -> list[object]:
+def counted(obj: Object) -> list[object]:
     """Everything that a ReplicaSet reads of a pod to count it."""
     return [
-        one["metadata"]["uid"],
-        one["metadata"].get("labels") or {},
-        controller_of(one),
-        podstate.is_deleting(one),
-        podstate.is_active(one),
-        podstate.phase(one),
-        podstate.is_ready(one),
-        *(podstate.available_in(one, seconds, NOW) for seconds in (0, 5, 10)),
+        obj["metadata"]["uid"],
+        obj["metadata"].get("labels") or {},
+        controller_of(obj),
+        podstate.is_deleting(obj),
+        podstate.is_active(obj),
+        podstate.phase(obj),
+        podstate.is_ready(obj),
+        *(podstate.available_in(obj, seconds, NOW) for seconds in (0, 5, 10)),
     ]
 
 

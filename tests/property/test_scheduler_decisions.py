@@ -122,7 +122,7 @@ def resized(draw: st.DrawFn, pod: Object) -> Object:
     amounts = {"cpu": f"{draw(st.integers(0, 9))}00m", **draw(st.sampled_from([{}, {"example.com/gpu": "1"}]))}
     sizes = {"requests": amounts, "limits": {"cpu": f"{draw(st.integers(1, 3))}"}}
     if draw(st.booleans()):
-        containers = [{**one, "resources": sizes} for one in pod["spec"]["containers"]]
+        containers = [{**container, "resources": sizes} for container in pod["spec"]["containers"]]
         return {**pod, "spec": {**pod["spec"], "containers": containers}}
     return {**pod, "status": {"containerStatuses": [{"name": "c", "resources": sizes, "allocatedResources": amounts}]}}
 
@@ -154,8 +154,8 @@ def believable(pod: Object, node: Object, there: list[Object], running: list[Obj
     """Whether the node accepts the pod, by checking one rule after the other."""
     spec = pod["spec"]
     tolerations = spec.get("tolerations") or []
-    where = {one["metadata"]["name"]: one for one in there}
-    mine = [one for one in running if one["spec"]["nodeName"] == node["metadata"]["name"]]
+    where = {obj["metadata"]["name"]: obj for obj in there}
+    mine = [obj for obj in running if obj["spec"]["nodeName"] == node["metadata"]["name"]]
     if node["spec"].get("unschedulable") or not node_matches(spec, node):
         return False
     if untolerated(node["spec"].get("taints") or [], tolerations, ("NoSchedule", "NoExecute")):
@@ -173,15 +173,15 @@ def has_room(pod: Object, node: Object, mine: list[Object]) -> bool:
     if len(mine) + 1 > int(allocatable["pods"]):
         return False
     for name, amount in pod_requests(pod).items():
-        used = sum((pod_requests(one).get(name, Quantity(0)) for one in mine), Quantity(0))
+        used = sum((pod_requests(item).get(name, Quantity(0)) for item in mine), Quantity(0))
         if amount and used + amount > Quantity.parse(allocatable.get(name, "0")):
             return False
     return True
 
 
 def ports_free(pod: Object, mine: list[Object]) -> bool:
-    def addresses(one: Object) -> list[str]:
-        return [port.get("hostIP") or "0.0.0.0" for port in one["spec"]["containers"][0].get("ports") or ()]
+    def addresses(obj: Object) -> list[str]:
+        return [port.get("hostIP") or "0.0.0.0" for port in obj["spec"]["containers"][0].get("ports") or ()]
 
     return not any(a == b or "0.0.0.0" in (a, b) for other in mine for a in addresses(pod) for b in addresses(other))
 
@@ -193,22 +193,24 @@ def relations(pod: Object, node: Object, running: list[Object], where: dict[str,
 
     wanted = required(pod, "podAffinity")
     if wanted:
-        friends = [one for one in running if all(covers(term, pod, one) for term in wanted)]
+        friends = [obj for obj in running if all(covers(term, pod, obj) for term in wanted)]
         placed = any(
-            label(where[one["spec"]["nodeName"]], term["topologyKey"]) is not None for one in friends for term in wanted
+            label(where[friend["spec"]["nodeName"]], term["topologyKey"]) is not None
+            for friend in friends
+            for term in wanted
         )
         alone = not placed and all(covers(term, pod, pod) for term in wanted)
         for term in wanted:
             if label(node, term["topologyKey"]) is None:
                 return False
-            if not alone and not any(near(term["topologyKey"], one) for one in friends):
+            if not alone and not any(near(term["topologyKey"], friend) for friend in friends):
                 return False
     for term in required(pod, "podAntiAffinity"):
-        if any(covers(term, pod, one) and near(term["topologyKey"], one) for one in running):
+        if any(covers(term, pod, item) and near(term["topologyKey"], item) for item in running):
             return False
-    for one in running:
-        for term in required(one, "podAntiAffinity"):
-            if covers(term, one, pod) and near(term["topologyKey"], one):
+    for item in running:
+        for term in required(item, "podAntiAffinity"):
+            if covers(term, item, pod) and near(term["topologyKey"], item):
                 return False
     return True
 
@@ -226,13 +228,13 @@ def spreads(pod: Object, node: Object, there: list[Object], running: list[Object
             tainted = untolerated(other["spec"].get("taints") or [], tolerations, ("NoSchedule", "NoExecute"))
             if not node_matches(pod["spec"], other) or (row.get("nodeTaintsPolicy") == "Honor" and tainted):
                 continue
-            if all(label(other, one["topologyKey"]) is not None for one in hard):
+            if all(label(other, obj["topologyKey"]) is not None for obj in hard):
                 eligible.append(other)
                 counts[str(label(other, key))] += 0
-        for one in running:
-            home = where[one["spec"]["nodeName"]]
-            same = one["metadata"]["namespace"] == pod["metadata"]["namespace"]
-            if home in eligible and same and selector.matches(one["metadata"]["labels"]):
+        for obj in running:
+            home = where[obj["spec"]["nodeName"]]
+            same = obj["metadata"]["namespace"] == pod["metadata"]["namespace"]
+            if home in eligible and same and selector.matches(obj["metadata"]["labels"]):
                 counts[str(label(home, key))] += 1
         if label(node, key) is None:
             return False
@@ -248,7 +250,7 @@ def spreads(pod: Object, node: Object, there: list[Object], running: list[Object
 @settings(max_examples=400)
 def test_a_node_is_feasible_exactly_when_the_rules_say_so(cluster: tuple[list[Object], list[Object], Object]) -> None:
     there, running, pod = cluster
-    verdicts = {one.node: one.fits for one in explain_objects(pod, there, running, NAMESPACES)}
+    verdicts = {obj.node: obj.fits for obj in explain_objects(pod, there, running, NAMESPACES)}
     assert verdicts == {node["metadata"]["name"]: believable(pod, node, there, running) for node in there}
 
 
@@ -257,7 +259,7 @@ def test_a_node_is_feasible_exactly_when_the_rules_say_so(cluster: tuple[list[Ob
 def test_a_pod_is_placed_exactly_where_explain_allows_it(cluster: tuple[list[Object], list[Object], Object]) -> None:
     there, running, pod = cluster
     board = Board(snapshot_of(there, running, NAMESPACES), seed=1)
-    fitting = [one.node for one in explain(pod, board) if one.fits]
+    fitting = [item.node for item in explain(pod, board) if item.fits]
     verdict = board.place(pod)
     if isinstance(verdict, Placed):
         assert verdict.node in fitting
@@ -346,9 +348,9 @@ def test_preemption_removes_a_minimal_set_that_makes_room(cluster: tuple[list[Ob
     if not isinstance(chosen, Candidate):
         return
     assert all(victim.priority < 2 for victim in chosen.victims)
-    node = next(one for one in there if one["metadata"]["name"] == chosen.node)
+    node = next(obj for obj in there if obj["metadata"]["name"] == chosen.node)
     gone = {victim.key[1] for victim in chosen.victims}
-    left = [one for one in running if one["metadata"]["name"] not in gone]
+    left = [obj for obj in running if obj["metadata"]["name"] not in gone]
     assert believable(pod, node, there, left)
     for victim in chosen.victims:
         assert not believable(pod, node, there, [*left, victim.pod]), "a victim was not needed"

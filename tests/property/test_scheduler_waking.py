@@ -128,8 +128,8 @@ class Waking(RuleBasedStateMachine):
     @invariant()
     def every_pod_is_in_one_place(self) -> None:
         queue, snapshot = self.scheduler.queue, self.scheduler.board.snapshot
-        for name, one in self.pods.items():
-            bound = bool(one["spec"].get("nodeName"))
+        for name, obj in self.pods.items():
+            bound = bool(obj["spec"].get("nodeName"))
             assert (("ns", name) in snapshot.pods) == bound
             assert (queue.get(("ns", name)) is not None) == (not bound)
         assert len(queue) + len(snapshot.pods) == len(self.pods)

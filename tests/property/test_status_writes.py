@@ -35,7 +35,7 @@ def read(status: Status) -> dict[tuple[str, str], Any]:
     """Every element of a status, by field and key."""
     found: dict[tuple[str, str], Any] = {("phase", ""): status["phase"]}
     for name in (*LISTS, "conditions"):
-        found |= {(name, one.get("name") or one.get("type")): one["v"] for one in status[name]}
+        found |= {(name, entry.get("name") or entry.get("type")): entry["v"] for entry in status[name]}
     return found | {("resources", key): value for key, value in status["resources"].items()}
 
 
@@ -50,7 +50,7 @@ class Server:
         after = copy.deepcopy(self.status)
         for name, value in fields.items():
             if name == "conditions":
-                merged = {one["type"]: one for one in [*after[name], *value]}
+                merged = {condition["type"]: condition for condition in [*after[name], *value]}
                 after[name] = list(merged.values())
             elif name == "resources":
                 after[name] |= value

@@ -22,7 +22,7 @@ _amounts = st.one_of(st.floats(0.0, 1e10), st.integers(0, 10**10).map(float), st
 _times = st.one_of(st.floats(NOW - 100.0, NOW + 100.0), st.floats(NOW + 500.0, NOW + 700.0))
 _periods = st.integers(0, 1000).flatmap(lambda total: st.tuples(st.just(total), st.integers(0, total)))
 _readings = st.dictionaries(
-    _keys, st.tuples(_times, _amounts, _amounts, st.just(0.0), _periods).map(lambda one: (*one[:4], *one[4]))
+    _keys, st.tuples(_times, _amounts, _amounts, st.just(0.0), _periods).map(lambda row: (*row[:4], *row[4]))
 )
 
 

@@ -53,12 +53,12 @@ def test_no_more_pods_than_allowed_are_under_way_and_a_failed_one_stops_the_rest
     digest = policy_digest(owner)
     pods = [pod(f"p{number}", state, digest) for number, state in enumerate(found)]
     rollout = Rollout(owner, pods, NOW, SETTLE, awaited)
-    new = [(one, state) for one, state in zip(pods, found, strict=True) if state[0].startswith("new")]
-    failed = [one for one, (under, _, since, ended) in new if ended and (under == "new" or since > 0)]
-    unsettled = [one for one, (_, ready, since, _) in new if not ready or since < SETTLE]
+    new = [(item, state) for item, state in zip(pods, found, strict=True) if state[0].startswith("new")]
+    failed = [item for item, (under, _, since, ended) in new if ended and (under == "new" or since > 0)]
+    unsettled = [item for item, (_, ready, since, _) in new if not ready or since < SETTLE]
     begun = 0
-    for one, state in zip(pods, found, strict=True):
-        waits = rollout.wait(one, raises=False)
+    for item, state in zip(pods, found, strict=True):
+        waits = rollout.wait(item, raises=False)
         if state[0].startswith("new") or state[3] == "OOMKilled":
             assert waits is None, "it has the policy, or is in need"
             continue
@@ -68,7 +68,7 @@ def test_no_more_pods_than_allowed_are_under_way_and_a_failed_one_stops_the_rest
             assert waits is not None and waits.reason == "RollingOut"
         else:
             assert waits is None
-            rollout.changed(one)
+            rollout.changed(item)
             begun += 1
     assert begun == 0 or len(unsettled) + awaited + begun <= rollout.most
 
@@ -77,7 +77,7 @@ def test_no_more_pods_than_allowed_are_under_way_and_a_failed_one_stops_the_rest
 def test_without_the_annotation_no_pod_waits_and_nothing_is_recorded(found: list[Any]) -> None:
     owner = vpa(None)
     pods = [pod(f"p{number}", state, policy_digest(owner)) for number, state in enumerate(found)]
-    assert all(Rollout(owner, pods, NOW, SETTLE).wait(one, raises=False) is None for one in pods)
+    assert all(Rollout(owner, pods, NOW, SETTLE).wait(candidate, raises=False) is None for candidate in pods)
     assert note_policy(owner) == []
 
 

@@ -82,7 +82,7 @@ def test_every_successor_finds_a_node_whatever_the_scheduler_chooses(data: st.Da
     nodes, pods = data.draw(clusters())
     ledger = RoomLedger(nodes)
     pending = data.draw(st.lists(st.tuples(specs, sizes), max_size=3))
-    ledger.begin({("pending", number): Claim(*one) for number, one in enumerate(pending)})
+    ledger.begin({("pending", number): Claim(*item) for number, item in enumerate(pending)})
     promised = []
     for number, (home, held) in enumerate(pods):
         claim = Claim(data.draw(specs), data.draw(sizes), home)
@@ -91,7 +91,7 @@ def test_every_successor_finds_a_node_whatever_the_scheduler_chooses(data: st.Da
             ledger.promise(number, claim)
             promised.append(claim)
     gone(nodes)
-    schedule(data, nodes, promised, [Claim(*one) for one in pending])
+    schedule(data, nodes, promised, [Claim(*item) for item in pending])
 
 
 @given(clusters(), st.lists(st.tuples(specs, sizes), max_size=6))
@@ -100,7 +100,7 @@ def test_reservations_never_exceed_the_free_capacity_of_a_node(
 ) -> None:
     nodes, _ = cluster
     ledger = RoomLedger(nodes)
-    ledger.begin({number: Claim(*one) for number, one in enumerate(pending)})
+    ledger.begin({number: Claim(*item) for number, item in enumerate(pending)})
     for node in nodes.values():
         for resource in DIMENSIONS:
             assert node.used[resource] + node.reserved[resource] <= node.allocatable[resource]
@@ -113,8 +113,8 @@ def test_claims_that_are_removed_leave_nothing_behind(
     nodes, _ = cluster
     ledger = RoomLedger(nodes)
     ledger.begin({})
-    for number, one in enumerate(pending):
-        ledger.add(number, Claim(*one))
+    for number, item in enumerate(pending):
+        ledger.add(number, Claim(*item))
     for number in range(len(pending)):
         ledger.remove(number)
     nothing = dict.fromkeys(DIMENSIONS, 0)
@@ -131,7 +131,7 @@ def test_resizes_in_place_leave_successors_their_places_whatever_the_scheduler_c
     nodes, pods = data.draw(clusters())
     ledger = RoomLedger(nodes)
     pending = data.draw(st.lists(st.tuples(specs, sizes), max_size=3))
-    ledger.begin({("pending", number): Claim(*one) for number, one in enumerate(pending)})
+    ledger.begin({("pending", number): Claim(*item) for number, item in enumerate(pending)})
     promised = []
     for number, (home, held) in enumerate(pods):
         if data.draw(st.booleans()):
@@ -143,7 +143,7 @@ def test_resizes_in_place_leave_successors_their_places_whatever_the_scheduler_c
         else:
             grow(ledger, nodes[home], *data.draw(growths))
     gone(nodes)
-    schedule(data, nodes, promised, [Claim(*one) for one in pending])
+    schedule(data, nodes, promised, [Claim(*item) for item in pending])
 
 
 def test_a_pod_that_may_go_anywhere_is_not_evicted_if_it_could_take_the_only_place_of_a_promised_one() -> None:

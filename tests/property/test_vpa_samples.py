@@ -78,7 +78,7 @@ def sizes(cluster: ClusterState) -> dict[str, Estimate]:
 def test_only_what_has_a_sample_gets_a_size(found: list[Event], policy: list[Any], in_arrays: bool) -> None:
     cluster = cluster_of(policy, in_arrays)
     known = feed(cluster, found)
-    given_sizes = {(name, resource) for name, one in sizes(cluster).items() for resource in one.target}
+    given_sizes = {(name, resource) for name, item in sizes(cluster).items() for resource in item.target}
     assert given_sizes <= known
     merged = cluster.for_recommendation(cluster.vpas["n", "v"])
     assert given_sizes == {

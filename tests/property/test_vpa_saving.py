@@ -74,9 +74,9 @@ def test_all_at_once_is_one_by_one(
     # All at once first: computing one by one moves the references of what it reads, as upstream does.
     at_once = checkpoints_of_all(cluster, members, now)
     one_by_one = [checkpoints_of(cluster, vpa, now) for vpa in members]
-    assert [[one["metadata"] for one in found] for found in at_once] == [
-        [one["metadata"] for one in found] for found in one_by_one
+    assert [[obj["metadata"] for obj in found] for found in at_once] == [
+        [obj["metadata"] for obj in found] for found in one_by_one
     ]
     for mine, theirs in zip(at_once, one_by_one, strict=True):
-        for one, other in zip(mine, theirs, strict=True):
-            assert close(one["status"], other["status"]), (one, other)
+        for obj, other in zip(mine, theirs, strict=True):
+            assert close(obj["status"], other["status"]), (obj, other)

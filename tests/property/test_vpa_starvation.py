@@ -76,8 +76,8 @@ def test_bursts_count_when_they_are_throttled_for_a_while_and_stay_above_what_wa
         assert state.lower_bound(sustained=False) == 0 and state.used_lately(1.0) == 0
         assert state.bursts() <= state.too_little
         assert state.sufficed == 0 or state.sufficed > state.too_little
-        held = [one for one in state.throttled.values() if one.last - one.since >= SUSTAINED_S]
-        assert state.bursts() == max((one.millicores for one in held), default=0)
+        held = [item for item in state.throttled.values() if item.last - item.since >= SUSTAINED_S]
+        assert state.bursts() == max((item.millicores for item in held), default=0)
         assert (handle in state.throttled) == throttled
 
 

@@ -90,14 +90,14 @@ class Programs:
         self.start(name, PROGRAMS / program, *flags)
 
     def stop(self) -> None:
-        for one in reversed(self._running):
-            if one.poll() is None:
-                one.send_signal(signal.SIGTERM)
+        for item in reversed(self._running):
+            if item.poll() is None:
+                item.send_signal(signal.SIGTERM)
                 try:
-                    one.wait(20)
+                    item.wait(20)
                 except subprocess.TimeoutExpired:
-                    one.kill()
-                    one.wait(20)
+                    item.kill()
+                    item.wait(20)
         self._containerd.end_pods()
         cgroups.remove(self._group)
         self._remove_links()

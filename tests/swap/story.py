@@ -78,8 +78,13 @@ class Story:
         addresses = {pod["status"]["podIP"] for pod in self._web}
 
         def complete(slices: list[Object]) -> bool:
-            ready = [one for row in slices for one in row.get("endpoints") or [] if one["conditions"].get("ready")]
-            return {address for one in ready for address in one["addresses"]} == addresses
+            ready = [
+                endpoint
+                for row in slices
+                for endpoint in row.get("endpoints") or []
+                if endpoint["conditions"].get("ready")
+            ]
+            return {address for entry in ready for address in entry["addresses"]} == addresses
 
         await all_become(self._client, SLICE, SPACE, complete, PATIENCE_S, **query)
 
@@ -129,7 +134,7 @@ class Story:
     async def quota_refuses_a_resize_beyond_it(self) -> None:
         spec = {"hard": {"requests.cpu": "1"}}
         await self.make({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec})
-        await self.becomes(QUOTA, "q", lambda one: bool(((one or {}).get("status") or {}).get("used")))
+        await self.becomes(QUOTA, "q", lambda obj: bool(((obj or {}).get("status") or {}).get("used")))
         try:
             await self.resize("careful", cpu="950m")
         except ApiError as error:
@@ -142,10 +147,10 @@ class Story:
         change = {"spec": {"template": {"metadata": {"annotations": {"turn": "2"}}}}}
         await self._client.patch(DEPLOYMENT, SPACE, "web", change)
 
-        def complete(one: Object | None) -> bool:
-            status = (one or {}).get("status") or {}
+        def complete(obj: Object | None) -> bool:
+            status = (obj or {}).get("status") or {}
             wanted = {"updatedReplicas": 2, "availableReplicas": 2, "replicas": 2}
-            current = status.get("observedGeneration") == ((one or {}).get("metadata") or {}).get("generation")
+            current = status.get("observedGeneration") == ((obj or {}).get("metadata") or {}).get("generation")
             return current and all(status.get(key) == value for key, value in wanted.items())
 
         await self.becomes(DEPLOYMENT, "web", complete)
@@ -178,7 +183,7 @@ class Story:
 
     async def the_namespace_is_emptied_and_gone(self) -> None:
         await self._client.delete(NAMESPACE, "", SPACE)
-        await self.becomes(NAMESPACE, SPACE, lambda one: one is None, "")
+        await self.becomes(NAMESPACE, SPACE, lambda space: space is None, "")
         assert not (await self._client.list(POD, SPACE))["items"]
 
     def steps(self) -> list[Callable[[], Awaitable[None]]]:
@@ -228,17 +233,17 @@ def workload(kind: str, name: str, **spec: Any) -> Object:
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": body}
 
 
-def is_there(one: Object | None) -> bool:
-    return one is not None
+def is_there(obj: Object | None) -> bool:
+    return obj is not None
 
 
 def counts(field: str, wanted: int) -> Test:
-    return lambda one: ((one or {}).get("status") or {}).get(field) == wanted
+    return lambda obj: ((obj or {}).get("status") or {}).get(field) == wanted
 
 
 def holds(type: str, reason: str = "") -> Test:
-    def test(one: Object | None) -> bool:
-        rows = ((one or {}).get("status") or {}).get("conditions") or []
+    def test(obj: Object | None) -> bool:
+        rows = ((obj or {}).get("status") or {}).get("conditions") or []
         return any(
             row["type"] == type
             and row["status"] == "True"

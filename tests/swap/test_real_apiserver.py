@@ -142,8 +142,8 @@ async def test_a_node_joins_with_a_token_and_its_certificate_is_signed(client: C
     programs.podfit("second", "agent", *place, *join, "--runtime", "fake", "--rotate-server-certificates")
     await becomes(client, NODES, "", "n2", holds("Ready"), PATIENCE_S)
     requests = (await client.list(kind_named("CertificateSigningRequest")))["items"]
-    serving = [one for one in requests if one["spec"]["signerName"] == "kubernetes.io/kubelet-serving"]
-    assert [one["spec"]["username"] for one in serving] == ["system:node:n2"]
+    serving = [request for request in requests if request["spec"]["signerName"] == "kubernetes.io/kubelet-serving"]
+    assert [obj["spec"]["username"] for obj in serving] == ["system:node:n2"]
     assert b"CERTIFICATE REQUEST" in base64.b64decode(serving[0]["spec"]["request"])
 
 
@@ -185,7 +185,7 @@ async def test_a_static_pod_has_a_mirror_on_the_api_server(programs: Programs) -
             POD,
             "default",
             f"fixed-{NODE}",
-            lambda one: one is not None and one["metadata"]["uid"] != uid,
+            lambda obj: obj is not None and obj["metadata"]["uid"] != uid,
             PATIENCE_S,
         )
         assert again is not None

@@ -86,7 +86,7 @@ def _milli(pod: Object) -> int:
 
 
 def _restarts(pod: Object) -> int:
-    return sum(one["restartCount"] for one in (pod.get("status") or {}).get("containerStatuses") or ())
+    return sum(status["restartCount"] for status in (pod.get("status") or {}).get("containerStatuses") or ())
 
 
 async def test_the_real_autoscaler_recommends_resizes_in_place_admits_and_evicts(client: Client) -> None:
@@ -104,7 +104,8 @@ async def test_the_real_autoscaler_recommends_resizes_in_place_admits_and_evicts
     def recommended(vpa: Object | None) -> bool:
         given = ((vpa or {}).get("status") or {}).get("recommendation") or {}
         return any(
-            Quantity.parse(one["target"]["cpu"]).milli > 400 for one in given.get("containerRecommendations") or ()
+            Quantity.parse(recommendation["target"]["cpu"]).milli > 400
+            for recommendation in given.get("containerRecommendations") or ()
         )
 
     await becomes(client, VPA, "default", "hamster", recommended, PATIENCE_S)

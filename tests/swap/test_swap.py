@@ -49,7 +49,7 @@ async def tell(story: Story, programs: Programs) -> list[tuple[str, str]]:
     return outcomes
 
 
-@pytest.mark.parametrize("theirs", [marked(one) for one in ALL])
+@pytest.mark.parametrize("theirs", [marked(item) for item in ALL])
 async def test_the_scenario_has_the_same_outcome_with_every_combination_of_components(
     theirs: dict[str, bool], programs: Programs
 ) -> None:

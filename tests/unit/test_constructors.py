@@ -34,7 +34,9 @@ def modules() -> tuple[tuple[str, ast.Module], ...]:
 
 def collaborators(constructor: ast.FunctionDef) -> list[str]:
     given = constructor.args.posonlyargs + constructor.args.args[1:] + constructor.args.kwonlyargs
-    return [one.arg for one in given if ast.unparse(one.annotation or ast.Constant("")).split(" | ")[0] not in VALUES]
+    return [
+        item.arg for item in given if ast.unparse(item.annotation or ast.Constant("")).split(" | ")[0] not in VALUES
+    ]
 
 
 def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -171,7 +171,7 @@ def test_the_dashboard_asks_for_metrics_that_exist() -> None:
     board = json.loads((ROOT / "deploy/grafana/podfit.json").read_text())
     asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     assert len(asked) > 10
-    assert not {name for one in asked for name in names_in(one)} - inventory.metrics()
+    assert not {name for item in asked for name in names_in(item)} - inventory.metrics()
 
 
 @pytest.mark.parametrize("unit", ["podfit", "podfit-agent"])

@@ -13,7 +13,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def texts() -> list[str]:
     root = ElementTree.fromstring(PICTURE.read_text())
-    return ["".join(one.itertext()) for one in root.iter(f"{SVG}text")]
+    return ["".join(item.itertext()) for item in root.iter(f"{SVG}text")]
 
 
 def test_it_shows_no_path_of_a_machine() -> None:
@@ -40,5 +40,5 @@ def test_it_shows_a_resize_deferred_freed_grown_and_shrunk() -> None:
 
 def test_without_animation_the_last_screen_is_shown() -> None:
     groups = ElementTree.fromstring(PICTURE.read_text()).findall(f"{SVG}g")
-    shown = ["".join(one.itertext()) for one in groups if "last" in one.attrib["class"].split()]
+    shown = ["".join(group.itertext()) for group in groups if "last" in group.attrib["class"].split()]
     assert shown[0].startswith("# Shrunk") and "Running" in shown[-1]

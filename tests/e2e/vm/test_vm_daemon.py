@@ -17,7 +17,7 @@ pytestmark = [needs_vms, needs_libvirtd]
 
 async def ready(vms: Vms) -> cri.RuntimeCondition:
     answer = await vms.runtime["Status"](cri.StatusRequest())
-    return next(one for one in answer.status.conditions if one.type == "RuntimeReady")
+    return next(condition for condition in answer.status.conditions if condition.type == "RuntimeReady")
 
 
 async def test_a_vm_survives_its_libvirt_daemon_and_is_resized_when_that_is_back(short_path: Path) -> None:

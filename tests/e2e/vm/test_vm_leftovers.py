@@ -128,7 +128,7 @@ async def test_a_runtime_that_is_ended_by_a_signal_leaves_no_network(short_path:
     mark = mark_of(short_path / "network")
 
     async def namespace_is_there() -> bool:
-        return any(one.startswith("namespace") for one in leftovers(mark))
+        return any(leftover.startswith("namespace") for leftover in leftovers(mark))
 
     async with process(short_path, "--network", "bridge") as running:
         vms = Vms(short_path / "vm.sock")

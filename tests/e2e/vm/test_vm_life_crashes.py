@@ -51,7 +51,7 @@ async def brought_up(vms: Vms) -> str:
     config.linux.cgroup_parent = f"/{GROUP}"
     sandbox = (await vms.runtime["RunPodSandbox"](cri.RunPodSandboxRequest(config=config))).pod_sandbox_id
     found = (await vms.runtime["ListContainers"](cri.ListContainersRequest())).containers
-    live = [one for one in found if one.state != cri.ContainerState.CONTAINER_EXITED]
+    live = [item for item in found if item.state != cri.ContainerState.CONTAINER_EXITED]
     if not live:
         container = cri.ContainerConfig(
             metadata=cri.ContainerMetadata(name="vm", attempt=len(found)),

@@ -13,17 +13,19 @@ from tests.vms import GUEST, needs_vms
 
 from podfit.vm.guest.shares import DAEMONS
 
-needs_virtiofs = pytest.mark.skipif(not any(Path(one).exists() for one in DAEMONS), reason="virtiofsd is not installed")
+needs_virtiofs = pytest.mark.skipif(
+    not any(Path(daemon).exists() for daemon in DAEMONS), reason="virtiofsd is not installed"
+)
 pytestmark = [needs_vms, pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")]
 SIZE = {"cpu": "1", "memory": "256Mi"}
 
 
 def machine_pod(name: str, volumes: dict[str, Any] | None = None, **fields: Any) -> str:
     """`volumes`: their sources, each mounted below /volumes under its name."""
-    mounts = [{"name": one, "mountPath": f"/volumes/{one}"} for one in volumes or ()]
+    mounts = [{"name": item, "mountPath": f"/volumes/{item}"} for item in volumes or ()]
     machine = {"name": "guest", "image": GUEST, "resources": {"requests": SIZE, "limits": SIZE}, "volumeMounts": mounts}
     spec: dict[str, Any] = {"virtualMachine": {**machine, **fields}, "terminationGracePeriodSeconds": 20}
-    spec["volumes"] = [{"name": one, **source} for one, source in (volumes or {}).items()]
+    spec["volumes"] = [{"name": item, **source} for item, source in (volumes or {}).items()]
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
 
 
@@ -34,7 +36,7 @@ def status(up: Running, name: str) -> Any:
 def powered(up: Running, name: str, state: str, power: str, ready: bool) -> bool:
     now = status(up, name)
     machine = now.get("virtualMachineStatus") or {}
-    conditions = {one["type"]: one["status"] for one in now.get("conditions") or ()}
+    conditions = {condition["type"]: condition["status"] for condition in now.get("conditions") or ()}
     return (machine.get("state"), machine.get("powerState"), bool(machine.get("ready"))) == (state, power, ready) and (
         conditions.get("VirtualMachineReady") == str(ready)
     )
@@ -110,7 +112,7 @@ def test_a_virtual_machine_with_unsupported_settings_does_not_start_and_the_reas
 
     def explained() -> bool:
         events = up.json("get", "events", "--field-selector", "involvedObject.name=lacking")["items"]
-        return any(words in one["message"] for one in events)
+        return any(words in event["message"] for event in events)
 
     eventually(explained, f"an Event says {words}", 60)
     assert status(up, "lacking")["phase"] == "Pending"

@@ -85,7 +85,7 @@ class Nodes:
 
     def reasons(self, name: str) -> list[str]:
         events = self.up.json("get", "events")["items"]
-        return [one["reason"] for one in events if one["involvedObject"]["name"] == name]
+        return [event["reason"] for event in events if event["involvedObject"]["name"] == name]
 
     def phase(self, name: str) -> str:
         found: str = json.loads(self.pod(name)["metadata"]["annotations"][ANNOTATION])["phase"]
@@ -206,7 +206,7 @@ def test_a_vm_pod_moves_to_another_node_and_stays_the_same_pod(cluster: Nodes) -
     assert (after["spec"]["nodeName"], after["metadata"]["uid"]) == ("two", before["metadata"]["uid"])
     assert cluster.exec("guest", *BOOT_ID) == boot, "the guest was not restarted"
     eventually(lambda: actual(cluster, "guest") == {"cpu": "2", "memory": "384Mi"}, "it has its size")
-    status, was = (one["status"]["containerStatuses"][0] for one in (after, before))
+    status, was = (obj["status"]["containerStatuses"][0] for obj in (after, before))
     assert (status["restartCount"], status["containerID"]) == (was["restartCount"], was["containerID"])
     cluster.exec("guest", "sh", "-c", "echo after-the-move > /dev/ttyS0")
     eventually(lambda: "after-the-move" in cluster.up.kubectl("logs", "guest"), "the console is logged there")
@@ -240,7 +240,7 @@ def test_a_migration_goes_on_after_both_agents_and_both_runtimes_were_killed(clu
 
 def killed(*processes: Process | Running) -> None:
     """Then all of them are restarted at the same time."""
-    for one in processes:
-        one.stop(signal.SIGKILL)
-    for one in processes:
-        one.start()
+    for process in processes:
+        process.stop(signal.SIGKILL)
+    for process in processes:
+        process.start()

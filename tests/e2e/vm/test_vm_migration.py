@@ -137,7 +137,7 @@ async def test_memory_plugged_into_a_numa_cell_is_in_that_cell_after_the_move(sh
         assert await target.vms.size(id) == (1, 512 + DELTA)
         after = [int(line) >> 10 for line in (await target.vms.exec(id, CELLS)).split()]
         grown = [now - then for now, then in zip(after, before, strict=True)]
-        assert all(abs(one - wanted) <= 8 for one, wanted in zip(grown, [0, 0, DELTA, 0], strict=True))
+        assert all(abs(item - wanted) <= 8 for item, wanted in zip(grown, [0, 0, DELTA, 0], strict=True))
 
 
 async def test_a_vm_that_cannot_be_migrated_keeps_running_where_it_is(short_path: Path) -> None:

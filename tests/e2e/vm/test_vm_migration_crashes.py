@@ -46,21 +46,21 @@ class Pair:
         self.hosts[at] = await self.start(at)
 
     async def close(self) -> None:
-        for one in self.hosts:
-            await one.vms.remove_all()
+        for entry in self.hosts:
+            await entry.vms.remove_all()
         for stack in self._stacks:
             await stack.aclose()
 
     async def running(self, id: str) -> list[int]:
         """The places where a guest with this ID runs."""
-        return [at for at, one in enumerate(self.hosts) if await executes(one, id)]
+        return [at for at, item in enumerate(self.hosts) if await executes(item, id)]
 
 
-async def executes(one: Host, id: str) -> bool:
+async def executes(entry: Host, id: str) -> bool:
     uuid = f"{id[:8]}-{id[8:12]}-{id[12:16]}-{id[16:20]}-{id[20:32]}"
-    if uuid not in await one.runtime.hypervisor.names():
+    if uuid not in await entry.runtime.hypervisor.names():
         return False
-    state = await one.runtime.hypervisor.on(uuid, lambda domain: domain.state()[0])
+    state = await entry.runtime.hypervisor.on(uuid, lambda domain: domain.state()[0])
     return bool(state == 1)
 
 
@@ -76,8 +76,8 @@ async def pair(folder: Path) -> AsyncIterator[Pair]:
             await both.close()
 
 
-def watch(saboteur: Saboteur, one: Host, leaves: bool) -> None:
-    runtime = one.runtime
+def watch(saboteur: Saboteur, entry: Host, leaves: bool) -> None:
+    runtime = entry.runtime
     saboteur.watch(runtime.records, "save", "save_sandbox")
     saboteur.watch(runtime.cgroups, "create", "write", "adopt")
     if leaves:

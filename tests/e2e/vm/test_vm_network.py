@@ -26,7 +26,7 @@ async def page(address: str) -> bytes:
 
 async def address_of(vms: Vms, id: str = "") -> tuple[str, str]:
     containers = (await vms.runtime["ListContainers"](cri.ListContainersRequest())).containers
-    sandbox = next(one.pod_sandbox_id for one in containers if id in ("", one.id))
+    sandbox = next(container.pod_sandbox_id for container in containers if id in ("", container.id))
     found = await vms.runtime["PodSandboxStatus"](cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox))
     return sandbox, found.status.network.ip
 
@@ -43,9 +43,9 @@ async def test_guests_that_read_their_command_line_or_ask_by_dhcp_are_reached_at
             assert b"a VM pod" in await page(address)
             assert f"{address}/" in await vms.exec(id, "ip addr show eth0")
             await is_forwarded(vms, sandbox)
-        namespaces = [Path(one.namespace) for one in runtime.records.sandboxes.values()]
-        assert len(namespaces) == 2 and all(one.exists() for one in namespaces)
-    assert not any(one.exists() for one in namespaces)
+        namespaces = [Path(entry.namespace) for entry in runtime.records.sandboxes.values()]
+        assert len(namespaces) == 2 and all(namespace.exists() for namespace in namespaces)
+    assert not any(namespace.exists() for namespace in namespaces)
 
 
 async def is_forwarded(vms: Vms, sandbox: str) -> None:

@@ -40,7 +40,11 @@ def actual(up: Running, name: str) -> Any:
 def in_progress(up: Running, name: str) -> str:
     """The reason why a resize has not completed."""
     conditions = up.json("get", "pod", name)["status"]["conditions"]
-    found = (one for one in conditions if (one["type"], one.get("reason")) == ("PodResizeInProgress", "Error"))
+    found = (
+        condition
+        for condition in conditions
+        if (condition["type"], condition.get("reason")) == ("PodResizeInProgress", "Error")
+    )
     return str(next(found, {}).get("message", ""))
 
 
@@ -65,7 +69,7 @@ def test_a_vm_pod_lives_and_is_resized_beside_containers(up: Running) -> None:
     pod = up.json("get", "pod", "guest")
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
     assert pod["spec"]["overhead"] == {"memory": "160Mi"}
-    assert not [one for one in pod["status"]["conditions"] if one["type"].startswith("PodResize")]
+    assert not [condition for condition in pod["status"]["conditions"] if condition["type"].startswith("PodResize")]
     up.kubectl("delete", "pod", "guest")
 
 
@@ -76,8 +80,10 @@ def test_a_size_that_no_vm_can_have_changes_nothing_and_reports_the_reason(up: R
     def explained(words: str) -> bool:
         conditions = up.json("get", "pod", "refused")["status"]["conditions"]
         return any(
-            one["type"] == "PodResizePending" and one["reason"] == "Infeasible" and words in one["message"]
-            for one in conditions
+            condition["type"] == "PodResizePending"
+            and condition["reason"] == "Infeasible"
+            and words in condition["message"]
+            for condition in conditions
         )
 
     for cpu, memory, words in (

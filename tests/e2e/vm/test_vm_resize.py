@@ -124,7 +124,7 @@ async def test_numa_cells_get_memory_where_it_was_asked_for(served: tuple[Any, V
 async def sees_cells(vms: Vms, id: str, script: str, expected: list[int]) -> None:
     async def placed() -> bool:
         found = [int(line) >> 10 for line in (await vms.exec(id, script)).split()]
-        return all(abs(one - wanted) <= 8 for one, wanted in zip(found, expected, strict=True))
+        return all(abs(item - wanted) <= 8 for item, wanted in zip(found, expected, strict=True))
 
     await until(placed)
 

@@ -11,7 +11,9 @@ from tests.vms import GUEST, Vms, guest_archive, needs_vms, resources, serving, 
 from podfit.cri import api_pb2 as cri
 from podfit.vm.guest.shares import DAEMONS
 
-needs_virtiofs = pytest.mark.skipif(not any(Path(one).exists() for one in DAEMONS), reason="virtiofsd is not installed")
+needs_virtiofs = pytest.mark.skipif(
+    not any(Path(daemon).exists() for daemon in DAEMONS), reason="virtiofsd is not installed"
+)
 pytestmark = [needs_vms, needs_virtiofs]
 
 

@@ -33,4 +33,4 @@ async def create(cluster: Cluster, node: TestNode, body: dict[str, Any]) -> dict
 
 
 def states(seen: dict[str, Any], key: str = "containerStatuses") -> dict[str, str]:
-    return {one["name"]: next(iter(one["state"])) for one in seen["status"].get(key) or ()}
+    return {entry["name"]: next(iter(entry["state"])) for entry in seen["status"].get(key) or ()}

@@ -137,9 +137,9 @@ class Autoscaled:
             REPLICA_SET, namespace, {"metadata": {"name": f"{name}-1", "ownerReferences": [owner]}, "spec": spec}
         )
         names = [f"{name}-1-{number}" for number in range(pods)]
-        for one in names:
+        for word in names:
             await self.pod(
-                one, namespace, labels=labels, owner=owner_of(replica_set), resources=resources, node=node, env=env
+                word, namespace, labels=labels, owner=owner_of(replica_set), resources=resources, node=node, env=env
             )
         return names
 

@@ -59,7 +59,7 @@ async def all_become(
 
     async def follow() -> list[Object]:
         listed = await client.list(kind, namespace, **query)
-        seen.update({one["metadata"]["uid"]: one for one in listed.get("items") or []})
+        seen.update({item["metadata"]["uid"]: item for item in listed.get("items") or []})
         if true(list(seen.values())):
             return list(seen.values())
         revision = listed["metadata"]["resourceVersion"]
@@ -76,5 +76,5 @@ async def all_become(
     try:
         return await asyncio.wait_for(follow(), patience_s)
     except TimeoutError:
-        shown = [(one["metadata"]["name"], one.get("status")) for one in seen.values()]
+        shown = [(entry["metadata"]["name"], entry.get("status")) for entry in seen.values()]
         raise AssertionError(f"{kind.plural} in {namespace} never became so; last seen: {shown}") from None

@@ -43,24 +43,32 @@ def shown_container(status: dict[str, Any]) -> dict[str, Any]:
 def shown_pod(pod: dict[str, Any]) -> dict[str, Any]:
     status = pod.get("status") or {}
     conditions = status.get("conditions") or []
-    resize = [one for one in conditions if one["type"].startswith("PodResize")]
+    resize = [condition for condition in conditions if condition["type"].startswith("PodResize")]
     shown = {
         "generation": pod["metadata"]["generation"],
         "observedGeneration": status.get("observedGeneration"),
         "phase": status.get("phase"),
         "reason": status.get("reason"),
         "message": status.get("message"),
-        "initContainerStatuses": [shown_container(one) for one in status.get("initContainerStatuses") or ()],
-        "containerStatuses": [shown_container(one) for one in status.get("containerStatuses") or ()],
+        "initContainerStatuses": [
+            shown_container(container_status) for container_status in status.get("initContainerStatuses") or ()
+        ],
+        "containerStatuses": [
+            shown_container(container_status) for container_status in status.get("containerStatuses") or ()
+        ],
         "resize": [
             {
-                key: re.sub(r"usage \(\d+\)", "usage (<bytes>)", str(one[key])) if key == "message" else one[key]
+                key: re.sub(r"usage \(\d+\)", "usage (<bytes>)", str(item[key])) if key == "message" else item[key]
                 for key in ("type", "status", "reason", "message", "observedGeneration")
-                if one.get(key)
+                if item.get(key)
             }
-            for one in resize
+            for item in resize
         ],
-        "conditions": {one["type"]: one["status"] for one in conditions if not one["type"].startswith("PodResize")},
+        "conditions": {
+            condition["type"]: condition["status"]
+            for condition in conditions
+            if not condition["type"].startswith("PodResize")
+        },
     }
     level = {key: status[key] for key in ("allocatedResources", "resources") if key in status}
     if level:
@@ -94,7 +102,7 @@ def whole_bytes(pod: dict[str, Any]) -> bool:
 def all_limited(pod: dict[str, Any], name: str) -> bool:
     if name in ((pod.get("specPodLevel") or {}).get("limits") or {}):
         return True
-    return all(name in (one.get("limits") or {}) for one in (pod.get("spec") or {}).values())
+    return all(name in (item.get("limits") or {}) for item in (pod.get("spec") or {}).values())
 
 
 def level_resources(pod: dict[str, Any], recorded: dict[str, Any], ours: dict[str, Any]) -> tuple[Any, Any]:
@@ -133,7 +141,7 @@ def is_artefact(step: dict[str, Any]) -> bool:
     """Whether the step is a restart for a resize in which upstream could not shrink the pod: cgroup v1 rejects a quota
     below that of a container that is still ending, and upstream compared the pod's memory with the usage of the ended
     container."""
-    said = [(one["reason"], one["message"]) for one in step.get("events") or ()]
+    said = [(event["reason"], event["message"]) for event in step.get("events") or ()]
     restarted = any("resize requires restart" in message for _, message in said)
     return restarted and any(reason == "ResizeError" for reason, _ in said)
 
@@ -146,9 +154,9 @@ def weightless(spec: dict[str, Any]) -> set[str]:
     members = [*spec["containers"], *(spec.get("initContainers") or ())]
     sides = ("requests", "limits")
     return {
-        one["name"]
-        for one in members
-        if not any("cpu" in ((one.get("resources") or {}).get(side) or {}) for side in sides)
+        member["name"]
+        for member in members
+        if not any("cpu" in ((member.get("resources") or {}).get(side) or {}) for side in sides)
     }
 
 
@@ -162,7 +170,7 @@ def _without_resize(shown: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in shown.items() if key not in ("observedGeneration", "statusPodLevel")}
     for key in ("initContainerStatuses", "containerStatuses"):
         sizes = ("allocatedResources", "resources")
-        kept[key] = [{name: one[name] for name in one if name not in sizes} for one in shown.get(key) or ()]
+        kept[key] = [{name: item[name] for name in item if name not in sizes} for item in shown.get(key) or ()]
     return {**kept, "resize": []}
 
 
@@ -177,8 +185,8 @@ def differences(recorded: dict[str, Any], pod: dict[str, Any], artefact: bool = 
     if list(recorded.get("conditions") or {}) != list(ours["conditions"]):
         found.append(f"order of conditions: {list(recorded['conditions'])} vs {list(ours['conditions'])}")
     for key in ("initContainerStatuses", "containerStatuses"):
-        reported = [crashed(one) for one in recorded.get(key) or ()]
-        shown = [crashed(one) for one in ours.get(key) or ()]
+        reported = [crashed(item) for item in recorded.get(key) or ()]
+        shown = [crashed(item) for item in ours.get(key) or ()]
         if reported != shown:
             found.append(f"{key}: recorded {reported}, ours {shown}")
     if recorded["resize"] != ours["resize"] and not (not whole_bytes(recorded) and not ours["resize"]):
@@ -237,18 +245,20 @@ def patches_of(step: dict[str, Any]) -> int:
 
 
 def check_events(step: dict[str, Any], said: list[tuple[str, str, str]]) -> None:
-    recorded = by_pod(resize_events([(one["pod"], one["reason"], one["message"]) for one in step.get("events") or ()]))
+    recorded = by_pod(
+        resize_events([(event["pod"], event["reason"], event["message"]) for event in step.get("events") or ()])
+    )
     ours = by_pod(resize_events(said))
     final = (step.get("final") or {}).get("pods", {})
     for pod in recorded.keys() | ours.keys():
-        theirs = [_generation_only(one) for one in recorded.get(pod, [])]
-        mine = [_generation_only(one) for one in ours.get(pod, [])]
+        theirs = [_generation_only(item) for item in recorded.get(pod, [])]
+        mine = [_generation_only(item) for item in ours.get(pod, [])]
         if not whole_bytes(final.get(pod) or {}):
-            mine = [one for one in mine if one[0] != "ResizeCompleted"]
+            mine = [row for row in mine if row[0] != "ResizeCompleted"]
         if is_artefact(step):
-            theirs = [one for one in theirs if one[0] != "ResizeError"]
+            theirs = [their for their in theirs if their[0] != "ResizeError"]
         if unapplied(final.get(pod) or {}):
-            mine = [one for one in mine if one[0] != "ResizeCompleted"]
+            mine = [row for row in mine if row[0] != "ResizeCompleted"]
         if "delete at once" in step["do"]:
             # A race: how much of the resize is done before the pod ends differs from run to run.
             mine, theirs = mine[:1], theirs[:1]
@@ -267,7 +277,7 @@ def _after_start(events: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """The Events that can be compared after a resize while no agent ran. Upstream processes it half a minute later, or
     assumes that it is allocated and reports completion without a start; without its state files it also reports
     completed resizes again. Podfit starts the resize at once."""
-    return [one for one in events if one[0] not in ("ResizeStarted", "ResizeCompleted")]
+    return [event for event in events if event[0] not in ("ResizeStarted", "ResizeCompleted")]
 
 
 def _generation_only(event: tuple[str, str]) -> tuple[str, str]:

@@ -28,7 +28,7 @@ class Whole:
     async def __aenter__(self) -> Whole:
         await self.up.start()
         if self.up.options.controllers:
-            await becomes(self.client, ACCOUNT, "default", "default", lambda one: one is not None)
+            await becomes(self.client, ACCOUNT, "default", "default", lambda account: account is not None)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -43,7 +43,7 @@ class Whole:
         """Creates a namespace. `dialect`: the value of its dialect label."""
         meta: Object = {"name": name, **({"labels": {LABEL: dialect}} if dialect else {})}
         await self.client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
-        await becomes(self.client, ACCOUNT, name, "default", lambda one: one is not None)
+        await becomes(self.client, ACCOUNT, name, "default", lambda account: account is not None)
         return name
 
 

@@ -11,8 +11,8 @@ from podfit.client.rest import STRATEGIC
 Pods = list[dict[str, Any]]
 
 
-def status_of(one: Any) -> dict[str, Any]:
-    return dict((one or {}).get("status") or {})
+def status_of(obj: Any) -> dict[str, Any]:
+    return dict((obj or {}).get("status") or {})
 
 
 def sized(cpu: str) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def sized(cpu: str) -> dict[str, Any]:
 def in_force(cpu: str, count: int) -> Any:
     def check(pods: Pods) -> bool:
         shown = [(status_of(pod).get("containerStatuses") or [{}])[0].get("resources") or {} for pod in pods]
-        return len(pods) == count and all((one.get("requests") or {}).get("cpu") == cpu for one in shown)
+        return len(pods) == count and all((item.get("requests") or {}).get("cpu") == cpu for item in shown)
 
     return check
 
@@ -32,8 +32,8 @@ async def resize(whole: Whole, kind: Any, name: str, cpu: str) -> None:
 
 
 def names_of(objects: Pods) -> set[str]:
-    return {one["metadata"]["name"] for one in objects}
+    return {obj["metadata"]["name"] for obj in objects}
 
 
 def messages(events: Pods) -> set[str]:
-    return {one["message"] for one in events}
+    return {event["message"] for event in events}

@@ -62,13 +62,13 @@ class Built:
 
 def build(layers: Sequence[Files], settings: Mapping[str, Any] | None = None) -> Built:
     plain = [layer(files) for files in layers]
-    packed = [gzip.compress(one, mtime=0) for one in plain]
+    packed = [gzip.compress(item, mtime=0) for item in plain]
     config = json.dumps(
         {
             "architecture": this_platform().architecture,
             "os": "linux",
             "config": dict(settings or {}),
-            "rootfs": {"type": "layers", "diff_ids": [sha256(one) for one in plain]},
+            "rootfs": {"type": "layers", "diff_ids": [sha256(item) for item in plain]},
         }
     ).encode()
     manifest = json.dumps(
@@ -76,10 +76,10 @@ def build(layers: Sequence[Files], settings: Mapping[str, Any] | None = None) ->
             "schemaVersion": 2,
             "mediaType": OCI_MANIFEST,
             "config": _descriptor(config, _CONFIG),
-            "layers": [_descriptor(one, _LAYER) for one in packed],
+            "layers": [_descriptor(item, _LAYER) for item in packed],
         }
     ).encode()
-    return Built(manifest, config, packed, {sha256(one): one for one in (config, *packed)})
+    return Built(manifest, config, packed, {sha256(item): item for item in (config, *packed)})
 
 
 def _descriptor(content: bytes, media_type: str) -> dict[str, Any]:

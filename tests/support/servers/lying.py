@@ -43,7 +43,11 @@ class Lying:
         start, end, step = (float(asked[name]) for name in ("start", "end", "step"))
         value = "0.5" if "cpu_usage" in asked["query"] else "3e+08"
         points = [[start + at * step, value] for at in range(int((end - start) // step) + 1)]
-        series = [] if "oom" in asked["query"] else [{"metric": one, "values": points} for one in self.containers]
+        series = (
+            []
+            if "oom" in asked["query"]
+            else [{"metric": container, "values": points} for container in self.containers]
+        )
         answer = {"status": "success", "data": {"resultType": "matrix", "result": series}, **self.tail}
         return self.fault(asked, answer) or web.Response(
             text=json.dumps(answer, separators=(",", ":")), content_type="application/json"

@@ -68,7 +68,7 @@ def test_elapsed_time_is_independent_of_clock_changes(schedule: str, after: str,
     for _ in due:
         now = Schedule.parse(schedule, "America/New_York").next(now) or 0.0
         found.append(now)
-    assert found == [at(one) for one in due]
+    assert found == [at(item) for item in due]
 
 
 def test_a_day_may_begin_after_midnight() -> None:

@@ -154,7 +154,7 @@ async def test_an_event_is_encoded_once_for_all_its_watchers() -> None:
     several = [watcher(hub, objects) for _ in range(3)]
     await store.put(POD.key("ns", "a"), pod("a"))
     await settle(hub, store)
-    assert len({id(one.queue[0]) for one in several}) == 1
+    assert len({id(item.queue[0]) for item in several}) == 1
     await hub.stop()
 
 
@@ -290,10 +290,10 @@ async def test_only_so_many_watchers_are_served_before_anything_else() -> None:
     taken: list[bytes] = []
     watchers = [await waiting_with(taken) for _ in range(events.AT_ONCE + 3)]
     event = change(1)
-    for one, _ in watchers:
-        one.offer(event)
+    for item, _ in watchers:
+        item.offer(event)
     assert len(taken) == events.AT_ONCE
-    assert sum(len(one.queue) for one, _ in watchers) == 3
-    for one, reader in watchers:
-        one.close()
+    assert sum(len(item.queue) for item, _ in watchers) == 3
+    for item, reader in watchers:
+        item.close()
         await reader

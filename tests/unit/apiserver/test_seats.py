@@ -52,13 +52,13 @@ async def test_a_released_seat_goes_to_a_waiting_request() -> None:
 async def test_a_request_cancelled_while_a_seat_is_released_leaves_nothing_behind() -> None:
     seats = Seats()
     held = [request() for _ in range(seats.reads.seats)]
-    for one in held:
-        await seats.take(one)
+    for item in held:
+        await seats.take(item)
     waiting = asyncio.ensure_future(seats.take(request()))
     await asyncio.sleep(0)
     waiting.cancel()
-    for one in held:
-        seats.give_back(one)
+    for item in held:
+        seats.give_back(item)
     await asyncio.gather(waiting, return_exceptions=True)
     assert waiting.cancelled() and seats.reads.in_flight == 0
     await asyncio.wait_for(seats.take(request()), 5)

@@ -193,13 +193,13 @@ def test_policies_are_compared_side_by_side(tmp_path: Path) -> None:
     done = podfit("backtest", "--series", str(source), "--policy", "default", "--policy", "auto", "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
-    assert [(one["policy"], one["resource"]) for one in found["policies"]] == [
+    assert [(policy["policy"], policy["resource"]) for policy in found["policies"]] == [
         ("default", "cpu"),
         ("default", "memory"),
         ("auto", "cpu"),
         ("auto", "memory"),
     ]
-    assert [one["name"] for one in found["policies"][0]["containers"]] == ["a", "b"]
+    assert [container["name"] for container in found["policies"][0]["containers"]] == ["a", "b"]
     assert not found["partial"]
     again = podfit("backtest", "--series", str(source), "--policy", "default", "--policy", "auto", "-o", "json")
     assert again.stdout == done.stdout

@@ -129,7 +129,7 @@ def test_known_are_named_clusters_and_those_that_run_elsewhere(tmp_path: Path, d
     with DirectoryLock(elsewhere, CLUSTER_LOCK, "podfit up"):
         found = known()
         assert dev in found and Cluster(elsewhere) in found
-        assert not [one for one in found if one.name == "not-a-cluster"]
+        assert not [item for item in found if item.name == "not-a-cluster"]
     assert Cluster(elsewhere) not in known()
 
 

@@ -98,5 +98,5 @@ def test_states_are_worded_as_kubectl_names_them() -> None:
 
 def test_sidecars_and_init_containers_are_labelled() -> None:
     spec = {"initContainers": [{"name": "i"}, {"name": "s", "restartPolicy": "Always"}], "containers": [{"name": "c"}]}
-    labels = [one.label for one in containers_of({"metadata": {"name": "p"}, "spec": spec})]
+    labels = [item.label for item in containers_of({"metadata": {"name": "p"}, "spec": spec})]
     assert labels == ["i (init)", "s (sidecar)", "c"]

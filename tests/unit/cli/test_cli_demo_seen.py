@@ -18,8 +18,8 @@ def row(cpu: str, memory: str = "64Mi") -> list[dict[str, Any]]:
 def test_ups_and_downs_are_counted_from_what_the_kernel_has() -> None:
     seen = Seen()
     assert seen.states("p", row("100m")) == []
-    assert [str(one) for one in seen.states("p", row("200m"))] == ["c: cpu limit 100m → 200m ▲ in place"]
-    assert [one.up for one in seen.states("p", row("200m", "32Mi"))] == [False]
+    assert [str(state) for state in seen.states("p", row("200m"))] == ["c: cpu limit 100m → 200m ▲ in place"]
+    assert [state.up for state in seen.states("p", row("200m", "32Mi"))] == [False]
     assert (seen.ups, seen.downs) == (1, 1)
     assert seen.summary == "resized in place: 1 up, 1 down; restarts: 0"
 
@@ -38,7 +38,7 @@ def test_a_spark_line_shows_the_last_values_only(values: list[int], top: float) 
 
 
 def test_ages_read_as_kubectl_writes_them() -> None:
-    shown = [span(one) for one in (5, 119, 120, 260, 700, 4 * 3600, 50 * 3600, 9 * 86400)]
+    shown = [span(item) for item in (5, 119, 120, 260, 700, 4 * 3600, 50 * 3600, 9 * 86400)]
     assert shown == ["5s", "119s", "2m", "4m20s", "11m", "4h", "2d2h", "9d"]
     assert age("2024-01-01T00:00:00Z", 1704067260.0) == "60s"
 

@@ -127,8 +127,8 @@ async def test_a_cluster_that_was_never_started_is_not_a_problem(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    found = [one async for one in cluster.cluster_checks("", "", tmp_path / "data")]
-    assert [(one.name, one.level) for one in found] == [("cluster", "ok")]
+    found = [check async for check in cluster.cluster_checks("", "", tmp_path / "data")]
+    assert [(item.name, item.level) for item in found] == [("cluster", "ok")]
     assert f"writes {tmp_path}/data/admin.kubeconfig" in found[0].found
 
 
@@ -137,20 +137,20 @@ async def test_a_cluster_of_the_data_directory_that_is_stopped_is_advice(
 ) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
     (tmp_path / "admin.kubeconfig").write_text(STOPPED)
-    found = [one async for one in cluster.cluster_checks("", "", tmp_path)]
-    assert [(one.name, one.level) for one in found] == [("kubeconfig", "ok"), ("API server", "warn")]
+    found = [check async for check in cluster.cluster_checks("", "", tmp_path)]
+    assert [(item.name, item.level) for item in found] == [("kubeconfig", "ok"), ("API server", "warn")]
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "admin.kubeconfig"))
-    found = [one async for one in cluster.cluster_checks("", "", tmp_path / "other")]
+    found = [check async for check in cluster.cluster_checks("", "", tmp_path / "other")]
     assert found[-1].level == "fail"
 
 
 async def test_a_missing_kubeconfig_and_a_silent_server_are_named(tmp_path: Path) -> None:
-    found = [one async for one in cluster.all_cluster_checks(str(tmp_path / "none"), "")]
-    assert [one.level for one in found] == ["fail"]
+    found = [check async for check in cluster.all_cluster_checks(str(tmp_path / "none"), "")]
+    assert [item.level for item in found] == ["fail"]
     file = tmp_path / "config"
     file.write_text(STOPPED)
-    found = [one async for one in cluster.all_cluster_checks(str(file), "")]
-    assert [(one.name, one.level) for one in found] == [("kubeconfig", "ok"), ("API server", "fail")]
+    found = [check async for check in cluster.all_cluster_checks(str(file), "")]
+    assert [(item.name, item.level) for item in found] == [("kubeconfig", "ok"), ("API server", "fail")]
 
 
 def test_without_a_client_certificate_nothing_expires() -> None:

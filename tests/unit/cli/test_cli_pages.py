@@ -110,7 +110,7 @@ def test_usage_is_shaped_like_podmetrics_with_quantities() -> None:
     [pod] = pod_objects(uses, {("d", "p"): {"timestamp": "t", "window": "1s"}})
     assert (pod["apiVersion"], pod["kind"]) == ("metrics.k8s.io/v1beta1", "PodMetrics")
     assert pod["metadata"] == {"name": "p", "namespace": "d"} and pod["timestamp"] == "t"
-    assert [one["name"] for one in pod["containers"]] == ["a", "b"]
+    assert [container["name"] for container in pod["containers"]] == ["a", "b"]
     assert pod["containers"][0]["usage"] == {"cpu": "5m", "memory": "1Mi"}
     assert pod["containers"][0]["resources"] == {"requests": {"cpu": "1"}, "limits": {}}
 

@@ -26,7 +26,7 @@ def test_only_what_changes_is_sent() -> None:
     made = plan(pod(), RequestedSizes(requests={"cpu": "150m", "memory": "32Mi"}))
     resources = made.patch["spec"]["containers"][0]["resources"]
     assert resources == {"requests": {"cpu": "150m"}}
-    assert [str(one) for one in made.changes] == ["cpu request 100m → 150m"]
+    assert [str(change) for change in made.changes] == ["cpu request 100m → 150m"]
 
 
 def test_a_limit_that_equals_its_request_follows_it() -> None:
@@ -110,10 +110,10 @@ def test_limits_are_pairs() -> None:
 
 
 def test_cpu_is_shown_in_whole_cores_from_a_hundred_on() -> None:
-    shown = [cpu_text(one) for one in (0, 0.4, 250, 1000, 12_345, 99_999, 100_000, 1_153_241)]
+    shown = [cpu_text(item) for item in (0, 0.4, 250, 1000, 12_345, 99_999, 100_000, 1_153_241)]
     assert shown == ["0", "0", "250m", "1", "12345m", "99999m", "100", "1153"]
 
 
 def test_memory_is_rounded_for_people() -> None:
-    shown = [memory_text(one) for one in (0, 1023, 1536, 32 << 20, int(1.5 * (1 << 30)))]
+    shown = [memory_text(item) for item in (0, 1023, 1536, 32 << 20, int(1.5 * (1 << 30)))]
     assert shown == ["0", "1023", "1.5Ki", "32Mi", "1.5Gi"]

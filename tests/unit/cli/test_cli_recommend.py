@@ -29,7 +29,7 @@ def test_a_pod_whose_qos_class_would_change_is_left_and_named(qos: str, sent: li
     pod = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "app"}]}, "status": {"qosClass": qos}}
     workload = Workload(Key("ns", "Pod", "a"), {}, pod, [pod])
     made, left = steps([Change(workload, {("containers", "app"): ContainerSizes({"cpu": 100})})], templates=False)
-    assert [one.what for one in made] == sent
+    assert [item.what for item in made] == sent
     assert left == (
         [] if sent else ["pod/a: not resized in place: it has no requests, and its QoS class BestEffort stays"]
     )

@@ -93,7 +93,7 @@ def test_a_condition_says_what_to_do_in_the_words_of_its_node() -> None:
 
 
 def test_progress_steps_are_in_order() -> None:
-    assert [ResizeStage(one).number for one in ("Pending", "Allocated", "Actuated", "Actual")] == [0, 1, 2, 3]
+    assert [ResizeStage(item).number for item in ("Pending", "Allocated", "Actuated", "Actual")] == [0, 1, 2, 3]
 
 
 def test_a_step_that_fails_shows_the_words_of_its_node() -> None:

@@ -68,7 +68,7 @@ def test_merging_keeps_everything_of_others_and_makes_the_context_current(shared
     assert after["current-context"] == "podfit"
     assert after["preferences"] == before["preferences"]
     for section in SECTIONS:
-        assert [one for one in after[section] if one["name"] != "podfit"] == before[section]
+        assert [item for item in after[section] if item["name"] != "podfit"] == before[section]
 
 
 def test_unmerging_leaves_what_was_there_and_no_current_context(shared: Path) -> None:
@@ -157,6 +157,6 @@ def test_merging_twice_is_merging_once(document: Document, name: str) -> None:
 def test_after_merging_and_unmerging_only_entries_of_that_name_are_gone(document: Document, name: str) -> None:
     after = without_cluster(with_cluster(document, entry(name)), name)
     for section in SECTIONS:
-        assert after[section] == [one for one in document.get(section) or () if one["name"] != name]
+        assert after[section] == [item for item in document.get(section) or () if item["name"] != name]
     assert after["current-context"] == ""
     assert after.get("preferences") == document.get("preferences")

@@ -29,7 +29,7 @@ def applied(slices: list[dict[str, Any]], plan: SliceChanges) -> list[dict[str, 
 
 
 def held(slices: list[dict[str, Any]]) -> list[str]:
-    return sorted(one["targetRef"]["uid"] for row in slices for one in row.get("endpoints") or ())
+    return sorted(entry["targetRef"]["uid"] for row in slices for entry in row.get("endpoints") or ())
 
 
 steps = st.lists(st.dictionaries(st.integers(1, 40), st.booleans(), max_size=30), max_size=6)

@@ -34,8 +34,8 @@ def ref(uid: str, block: bool = False) -> dict[str, Any]:
 
 def graph_of(*objects: dict[str, Any]) -> Graph:
     graph = Graph()
-    for one in objects:
-        graph.put(item_of(POD, one))
+    for item in objects:
+        graph.put(item_of(POD, item))
     return graph
 
 

@@ -95,11 +95,11 @@ def test_what_was_declared_stays_and_is_concluded_with_the_same_words() -> None:
     found = verdict(job, [], tally([]), 0, 1, 0.0)
     assert found is not None and (found.type, found.reason) == ("Failed", "BackoffLimitExceeded")
     declare(job["status"], found, 0.0)
-    assert [one["type"] for one in job["status"]["conditions"]] == ["FailureTarget"]
+    assert [condition["type"] for condition in job["status"]["conditions"]] == ["FailureTarget"]
     job["spec"]["backoffLimit"] = 5
     assert verdict(job, [], tally([]), 1, 1, 0.0) == found
     conclude(job["status"], found, 9.0)
-    assert [one["type"] for one in job["status"]["conditions"]] == ["FailureTarget", "Failed"]
+    assert [condition["type"] for condition in job["status"]["conditions"]] == ["FailureTarget", "Failed"]
     assert "completionTime" not in job["status"]
 
 

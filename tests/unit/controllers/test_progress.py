@@ -20,21 +20,21 @@ def replica_set(name: str, replicas: int, available: int, **status: Any) -> Obje
 
 
 def looked_at(
-    one: Object, sets: list[Object], now: float = NOW, start: Start = Start.NOTHING
+    obj: Object, sets: list[Object], now: float = NOW, start: Start = Start.NOTHING
 ) -> tuple[Object, float | None]:
     """After a look whose newest ReplicaSet is the last of `sets`."""
     new = sets[-1] if sets else None
-    status, deadline = deployment_status(one, new, sets, now, new["status"].get("replicas", 0) if new else 0, start)
-    return {**one, "status": status}, deadline
+    status, deadline = deployment_status(obj, new, sets, now, new["status"].get("replicas", 0) if new else 0, start)
+    return {**obj, "status": status}, deadline
 
 
-def reported(one: Object) -> list[tuple[str, str, str, str]]:
-    conditions = one["status"]["conditions"]
+def reported(obj: Object) -> list[tuple[str, str, str, str]]:
+    conditions = obj["status"]["conditions"]
     return [(row["type"], row["status"], row["reason"], row["message"]) for row in conditions]
 
 
-def progress(one: Object) -> tuple[str, str, str]:
-    return next(row[1:] for row in reported(one) if row[0] == "Progressing")
+def progress(obj: Object) -> tuple[str, str, str]:
+    return next(row[1:] for row in reported(obj) if row[0] == "Progressing")
 
 
 DONE = ("True", "NewReplicaSetAvailable", 'ReplicaSet "web-1" has successfully progressed.')

@@ -41,12 +41,12 @@ def test_old_sets_shrink_only_as_far_as_availability_allows(
     before = [Size(f"rs-{number}", *pair) for number, pair in enumerate(old)]
     after = old_sizes(wanted, unavailable, Size("new", *new), before)
     left = 0
-    for one in before:
-        size = after.get(one.name, one.replicas)
-        assert 0 <= size <= one.replicas
+    for item in before:
+        size = after.get(item.name, item.replicas)
+        assert 0 <= size <= item.replicas
         # Unhealthy pods are removed first, so the remaining healthy ones are those that fit the remaining size.
-        left += min(one.available, size)
-    start = new[1] + sum(one.available for one in before)
+        left += min(item.available, size)
+    start = new[1] + sum(item.available for item in before)
     assert new[1] + left >= min(start, wanted - unavailable)
 
 
@@ -54,7 +54,7 @@ def test_old_sets_shrink_only_as_far_as_availability_allows(
 def test_rescaling_shares_out_exactly_the_new_total(total: int, old: list[int]) -> None:
     before = [Size(f"rs-{number}", size, size) for number, size in enumerate(old)]
     after = proportional(total, before)
-    assert sum(after.get(one.name, one.replicas) for one in before) == total
+    assert sum(after.get(item.name, item.replicas) for item in before) == total
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_rescaling_shares_by_size_and_what_is_left_goes_to_the_largest(
 ) -> None:
     sets = [Size(f"rs-{number}", size, size) for number, size in enumerate(before)]
     found = proportional(total, sets)
-    assert [found.get(one.name, one.replicas) for one in sets] == after
+    assert [found.get(replica_set.name, replica_set.replicas) for replica_set in sets] == after
 
 
 def test_rescaling_compares_with_the_total_that_sets_were_made_for() -> None:

@@ -63,7 +63,9 @@ def test_an_ordered_set_ends_its_highest_pod_unless_another_sick_one_comes_befor
     extra: list[str], leaving: list[int]
 ) -> None:
     """`extra`: highest first."""
-    pods = [{"metadata": {"name": "db", **({"deletionTimestamp": "now"} if one == "ending" else {})}} for one in extra]
-    ready = [pod for pod, one in zip(pods, extra, strict=True) if one == "ready"]
-    found = next_out(pods, lambda pod: any(pod is one for one in ready))
+    pods = [
+        {"metadata": {"name": "db", **({"deletionTimestamp": "now"} if item == "ending" else {})}} for item in extra
+    ]
+    ready = [pod for pod, item in zip(pods, extra, strict=True) if item == "ready"]
+    found = next_out(pods, lambda pod: any(pod is item for item in ready))
     assert [pod is pods[0] for pod in found] == [True] * len(leaving)

@@ -22,8 +22,8 @@ def cluster(ready: int, lost: int, zone: str = "a") -> list[dict[str, Any]]:
 
 def counted(nodes: list[dict[str, Any]]) -> Zones:
     zones = Zones()
-    for one in nodes:
-        zones.put(one["metadata"]["name"], one)
+    for candidate in nodes:
+        zones.put(candidate["metadata"]["name"], candidate)
     return zones
 
 
@@ -68,7 +68,7 @@ def test_counting_as_nodes_change_is_counting_them_at_the_end(changes: list[tupl
     for name, changed in changes:
         zones.put(name, changed)
         nodes[name] = changed
-    whole = [{**one, "metadata": {**one["metadata"], "name": name}} for name, one in nodes.items() if one]
+    whole = [{**obj, "metadata": {**obj["metadata"], "name": name}} for name, obj in nodes.items() if obj]
     for zone in ("x", "y"):
         asked = zone_of(node("n", zone=zone))
         assert zones.decide(asked) == counted(whole).decide(asked)

@@ -26,7 +26,7 @@ def test_a_file_that_cannot_be_replaced_stays_as_it_is_and_leaves_nothing_beside
     with pytest.raises(OSError, match="No space left"):
         write_atomic(disk / "file", b"after")
     assert (disk / "file").read_bytes() == b"before"
-    assert sorted(one.name for one in disk.iterdir()) == ["ballast", "file"]
+    assert sorted(path.name for path in disk.iterdir()) == ["ballast", "file"]
 
 
 def test_a_file_that_is_made_again_is_written_over_at_a_full_disk(disk: Path) -> None:

@@ -73,11 +73,11 @@ async def ended(connection: Streams) -> bool:
 async def test_a_connection_beyond_the_limit_replaces_the_longest_idle_one(site: Site) -> None:
     first, second, third = [await site.ask() for _ in range(3)]
     for connection, since in zip(
-        sorted(site.listener.connections, key=lambda one: one.idle_since), (3.0, 1.0, 2.0), strict=True
+        sorted(site.listener.connections, key=lambda obj: obj.idle_since), (3.0, 1.0, 2.0), strict=True
     ):
         connection.idle_since = since
     await site.ask()
-    assert sorted([await is_open(site, one) for one in (first, second, third)]) == [False, True, True]
+    assert sorted([await is_open(site, item) for item in (first, second, third)]) == [False, True, True]
 
 
 async def test_authenticated_connections_are_closed_last(site: Site) -> None:
@@ -92,14 +92,14 @@ async def test_a_burst_of_connections_does_not_exceed_the_limit(site: Site) -> N
         await site.ask()
     # Made without a step of the event loop: all of them wait when the listener accepts the first.
     sockets = [socket.create_connection(("127.0.0.1", site.listener.port)) for _ in range(30)]
-    burst = [await asyncio.open_connection(sock=one) for one in sockets]
+    burst = [await asyncio.open_connection(sock=entry) for entry in sockets]
     site.made += burst
-    assert sum([await is_open(site, one) for one in burst]) <= 3
+    assert sum([await is_open(site, item) for item in burst]) <= 3
 
 
 async def test_a_connection_with_an_open_request_is_never_closed(site: Site) -> None:
     waiting = [await site.ask("/wait") for _ in range(3)]
-    while sum(one.answering for one in site.listener.connections) < 3:
+    while sum(connection.answering for connection in site.listener.connections) < 3:
         await asyncio.sleep(0)
     assert await ended(await site.connect())
     site.go.set()

@@ -121,7 +121,7 @@ async def test_a_new_container_has_a_rate_after_its_second_reading() -> None:
         node = meter.node("n1")
         assert node is not None
         assert round(node.cores, 6) == 2.0
-        assert {(one.namespace, one.pod, one.container, round(one.cores, 6)) for one in samples} == {
+        assert {(sample.namespace, sample.pod, sample.container, round(sample.cores, 6)) for sample in samples} == {
             ("default", "a", "c", 0.25),
             ("other", "b", "c", 1.5),
         }

@@ -17,8 +17,8 @@ def rates() -> NodeRates:
     return NodeRates(fresh_s=30.0)
 
 
-def reading(one: NodeRates, value: Reading) -> list[tuple[str, str, str]]:
-    return one.take(NodeReading(value, {KEY: value}))
+def reading(node_rates: NodeRates, value: Reading) -> list[tuple[str, str, str]]:
+    return node_rates.take(NodeReading(value, {KEY: value}))
 
 
 def test_two_readings_give_a_rate_over_their_distance() -> None:

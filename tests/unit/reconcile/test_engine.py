@@ -66,7 +66,7 @@ async def test_refusals_are_logged_with_the_object_s_name_unless_its_namespace_i
         engine.add(key)
     await clock.advance(0)
     await tasks.stop()
-    assert [one.getMessage() for one in caplog.records if one.levelname == "WARNING"] == [
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
         "jobs default/b: no",
         "jobs c: no",
     ]

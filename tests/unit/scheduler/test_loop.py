@@ -18,17 +18,17 @@ class Turning:
     def __init__(self, *nodes: Object, **config: int) -> None:
         self.clock = FakeClock()
         self.scheduler = Scheduler(cast(Client, RecordedWrites()), SchedulerConfig(seed=1, **config), self.clock)
-        for one in nodes:
-            self.scheduler.board.snapshot.put_node(one)
+        for candidate in nodes:
+            self.scheduler.board.snapshot.put_node(candidate)
 
     def add(self, *pods: Object) -> None:
-        for one in pods:
-            self.scheduler.queue.add(one, self.clock.monotonic())
+        for candidate in pods:
+            self.scheduler.queue.add(candidate, self.clock.monotonic())
 
     def turn(self) -> dict[str, str]:
         """The pods that have a node afterwards, according to the scheduler."""
         self.scheduler.turn()
-        return {name: one.node for (_, name), one in self.scheduler.board.snapshot.pods.items()}
+        return {name: item.node for (_, name), item in self.scheduler.board.snapshot.pods.items()}
 
     @property
     def counts(self) -> dict[str, int]:

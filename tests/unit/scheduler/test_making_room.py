@@ -34,8 +34,8 @@ class Making:
         budgets = cast(Cache, ())
         self.room = MakingRoom(config, board, observer, budgets, self.hands, self.metrics, self.clock)
         observer.node(None, node("n1"))
-        for one in (self.pod("vip", 3000, 10, given=500, deferred=True), self.pod("low", 3000)):
-            observer.pod(None, one)
+        for item in (self.pod("vip", 3000, 10, given=500, deferred=True), self.pod("low", 3000)):
+            observer.pod(None, item)
 
     def pod(self, name: str, milli: int, priority: int = 0, given: int = 0, deferred: bool = False) -> Object:
         has = {"cpu": f"{given or milli}m"}

@@ -80,7 +80,9 @@ def test_a_trace_names_its_file() -> None:
 
 def test_policy_and_mode_can_be_set_for_all_workloads() -> None:
     found = parse(yaml.safe_dump(plain())).with_policy("krr").with_mode(IN_PLACE)
-    assert {(one.autoscaler.policy, one.autoscaler.mode) for one in found.workloads} == {("krr", IN_PLACE)}
+    assert {(workload.autoscaler.policy, workload.autoscaler.mode) for workload in found.workloads} == {
+        ("krr", IN_PLACE)
+    }
 
 
 WEB: list[str | int] = ["workloads", 0]

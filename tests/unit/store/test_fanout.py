@@ -27,9 +27,9 @@ def test_watches_elsewhere_are_not_touched(monkeypatch: pytest.MonkeyPatch) -> N
         fanout.add(f"pods/ns-{number:04}/", [], 10)
     push = Feed.push
 
-    def counting(feed: Feed, one: Change) -> bool:
+    def counting(feed: Feed, entry: Change) -> bool:
         pushed.append(feed.prefix)
-        return push(feed, one)
+        return push(feed, entry)
 
     monkeypatch.setattr(Feed, "push", counting)
     fanout.send(change("pods/ns-0500/a"))

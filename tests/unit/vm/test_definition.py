@@ -23,5 +23,5 @@ def os_of(firmware: str, accelerated: bool) -> ElementTree.Element:
 def test_uefi_is_the_firmware_without_secure_boot(accelerated: bool) -> None:
     uefi, bios = os_of(UEFI, accelerated), os_of(BIOS, accelerated)
     assert uefi.get("firmware") == "efi"
-    assert [one.attrib for one in uefi.iterfind("firmware/feature")] == [{"name": "secure-boot", "enabled": "no"}]
+    assert [item.attrib for item in uefi.iterfind("firmware/feature")] == [{"name": "secure-boot", "enabled": "no"}]
     assert bios.get("firmware") is None and bios.find("firmware") is None

@@ -32,13 +32,13 @@ def test_only_qemu_that_went_to_the_background_is_reaped(tmp_path: Path) -> None
     ended = [zombie(str(emulator)), zombie(str(emulator))]
     with Orphans(Processes()).reaped():
         deadline = time.monotonic() + 60
-        while not all(reaped(one.pid) for one in ended) and time.monotonic() < deadline:
+        while not all(reaped(item.pid) for item in ended) and time.monotonic() < deadline:
             time.sleep(0.01)
         # Those that exited later were checked more than once.
         late = zombie(str(emulator))
         while not reaped(late.pid) and time.monotonic() < deadline:
             time.sleep(0.01)
-    assert all(reaped(one.pid) for one in (*ended, late))
+    assert all(reaped(item.pid) for item in (*ended, late))
     for kept in (other, started):
         assert not reaped(kept.pid), "the others are for those who started them"
         kept.wait()

@@ -82,7 +82,7 @@ def test_pods_are_gathered_under_their_topmost_owner() -> None:
         made("Pod", "mirror", ("Node", "n1")),
     ]
     found = gathered(pods, controllers)
-    assert {key[1:]: [pod["metadata"]["name"] for pod in one.pods] for key, one in found.items()} == {
+    assert {key[1:]: [pod["metadata"]["name"] for pod in item.pods] for key, item in found.items()} == {
         ("Deployment", "web"): ["a"],
         ("Rollout", "canary"): ["b"],
         ("Pod", "alone"): ["alone"],

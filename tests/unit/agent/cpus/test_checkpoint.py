@@ -36,7 +36,7 @@ def test_a_kubelets_checkpoint_is_read_and_written_with_the_same_checksum(
     content: dict[str, object], shared: str, assigned: dict[str, dict[str, str]]
 ) -> None:
     state = decode(json.dumps(content).encode(), "none")
-    sets = {uid: {name: parse(cpus) for name, cpus in one.items()} for uid, one in assigned.items()}
+    sets = {uid: {name: parse(cpus) for name, cpus in item.items()} for uid, item in assigned.items()}
     assert (state.shared, dict(state.assigned)) == (parse(shared), sets)
     assert json.loads(encode(state))["checksum"] == content["checksum"]
 

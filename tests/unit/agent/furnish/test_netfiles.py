@@ -129,7 +129,7 @@ def test_a_pods_dns_config_is_merged_with_its_dns_policy(
     policy: str, servers: list[str], searches: str, options: str
 ) -> None:
     lines = netfiles.resolv_conf(pod(dnsPolicy=policy, dnsConfig=EXTRA), CONFIG).splitlines()
-    assert lines[:-2] == [f"nameserver {one}" for one in servers]
+    assert lines[:-2] == [f"nameserver {server}" for server in servers]
     assert lines[-2] == f"search {searches}"
     name, *given = lines[-1].split()
     assert (name, " ".join(sorted(given))) == ("options", options)

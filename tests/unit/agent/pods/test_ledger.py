@@ -73,6 +73,6 @@ async def test_a_ledger_of_mostly_history_keeps_growing_if_there_is_no_space_for
     fill(disk / "ballast")
     ledger.forget("u0")
     await ledger.flush()
-    assert sorted(one.name for one in disk.iterdir() if one.is_file()) == ["ballast", "ledger"]
+    assert sorted(path.name for path in disk.iterdir() if path.is_file()) == ["ballast", "ledger"]
     again = Ledger(disk / "ledger")
     assert again.load() and again.uids() == {f"u{number}" for number in range(1, 100)}

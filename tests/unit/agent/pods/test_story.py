@@ -14,11 +14,11 @@ async def test_a_repeated_message_is_reported_once_until_another_one_appears() -
         await clock.advance(1.0)
     story.add("not started", "no such image", container="d")
     story.add("not started", "no such image", container="c")
-    assert [(one.at, one.numbers["container"]) for one in story] == [(0.0, "c"), (3.0, "d"), (3.0, "c")]
+    assert [(item.at, item.numbers["container"]) for item in story] == [(0.0, "c"), (3.0, "d"), (3.0, "c")]
 
 
 def test_the_oldest_go_first() -> None:
     story = Story(FakeClock())
     for number in range(KEPT + 5):
         story.add("resized", generation=number)
-    assert [one.numbers["generation"] for one in story] == list(range(5, KEPT + 5))
+    assert [item.numbers["generation"] for item in story] == list(range(5, KEPT + 5))

@@ -81,8 +81,8 @@ class Node:
         """Writes a status while the watch delivers these states."""
 
         def during() -> None:
-            for one in shown:
-                self.roster.changed(self.record.pod, one)
+            for item in shown:
+                self.roster.changed(self.record.pod, item)
 
         self.wire.during = during
         return await self.agent.parts.reporter._writer.write(self.record, {"phase": "Running"})

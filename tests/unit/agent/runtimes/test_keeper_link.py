@@ -67,7 +67,7 @@ async def test_a_waiting_caller_gets_an_error_when_the_keeper_exits(tmp_path: Pa
         assert link._turn.locked()
         endpoint.close()
         answers = await asyncio.gather(*asks, return_exceptions=True)
-        assert {type(one) for one in answers} == {KeeperFailed}
+        assert {type(answer) for answer in answers} == {KeeperFailed}
 
         again = await keeper.connected()
         await lost.wait()

@@ -35,11 +35,11 @@ def test_no_file_exceeds_its_size_and_the_newest_lines_are_kept_in_order(
     folder = tmp_path_factory.mktemp("log")
     log, number = LogFile(str(folder / "0.log"), max_bytes, max_files), 0
     for count in chunks:
-        log.add("stdout", b"".join(b"%d\n" % one for one in range(number, number + count)))
+        log.add("stdout", b"".join(b"%d\n" % index for index in range(number, number + count)))
         number += count
         files = list(folder.iterdir())
         assert len(files) <= max_files
-        assert all(one.stat().st_size <= max_bytes for one in files)
+        assert all(file.stat().st_size <= max_bytes for file in files)
     log.finish()
     said = [int(text) for text in texts(folder)]
     assert said == list(range(number - len(said), number))
@@ -58,7 +58,7 @@ def test_rotation_keeps_the_order_when_the_clock_is_set_back(tmp_path: Path, mon
 def test_a_negative_size_switches_rotation_off(tmp_path: Path) -> None:
     log = LogFile(str(tmp_path / "0.log"), -1)
     log.add("stdout", b"line\n" * 1_000_000)
-    assert [one.name for one in tmp_path.iterdir()] == ["0.log"]
+    assert [path.name for path in tmp_path.iterdir()] == ["0.log"]
 
 
 def test_half_an_entry_of_a_killed_keeper_is_removed(tmp_path: Path) -> None:
@@ -96,4 +96,4 @@ def test_how_a_container_ended_is_recorded_at_a_full_disk(tmp_path: Path) -> Non
         fill(disk / "ballast")
         write_state(str(disk), {"exit_code": 3, "message": "m" * 9000})
         assert read_json(str(disk), "state.json") == {"exit_code": 3, "message": ""}
-        assert sorted(one.name for one in disk.iterdir()) == ["ballast", "state.json"]
+        assert sorted(path.name for path in disk.iterdir()) == ["ballast", "state.json"]

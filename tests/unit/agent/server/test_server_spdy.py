@@ -230,7 +230,7 @@ async def test_each_pair_of_streams_is_a_connection_of_its_own() -> None:
     assert {frame[1] for frame in frames if frame[0] == "fin"} == {5, 7}
     pipe.say(3, b"", FIN)
     assert {(await pipe.frame())[:2], (await pipe.frame())[:2]} == {("fin", 3), ("fin", 1)}
-    assert [one.closed for one in made] == [True]
+    assert [item.closed for item in made] == [True]
     pipe.leave()
     await asyncio.wait_for(task, PATIENCE_S)
     assert pipe.closed.is_set()

@@ -44,7 +44,7 @@ class Node:
 
     async def usages(self, uid: str) -> list[tuple[ContainerState, Usage]]:
         state = await self.pod(uid)
-        return [(one, await self.container_usage(one.id)) for one in (state.containers if state else ())]
+        return [(item, await self.container_usage(item.id)) for item in (state.containers if state else ())]
 
     async def pod_usage(self, uid: str) -> Usage:
         return Usage(self.clock.now(), self.cpu_nanos, 4 * MI, 3 * MI)

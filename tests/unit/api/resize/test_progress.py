@@ -155,5 +155,5 @@ def test_what_is_pending_is_the_first_half_of_the_same_answer(made: dict[str, An
 def test_a_verdict_is_about_the_present_spec(made: dict[str, Any]) -> None:
     waiting = pending(made)
     if waiting is not None and not isinstance(waiting.verdict, Undecided):
-        [condition] = [one for one in made["status"]["conditions"] if one["type"] == "PodResizePending"]
+        [condition] = [known for known in made["status"]["conditions"] if known["type"] == "PodResizePending"]
         assert condition["observedGeneration"] >= made["metadata"]["generation"]

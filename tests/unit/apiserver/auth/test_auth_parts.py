@@ -65,7 +65,7 @@ def bound(access: Any) -> Any:
         ),
         (account_user("podfit-meter"), Action("get", "", "nodes", "proxy", "", "n"), Action("get", "", "secrets")),
     ],
-    ids=lambda one: one.name if isinstance(one, User) else "",
+    ids=lambda obj: obj.name if isinstance(obj, User) else "",
 )
 def test_a_part_may_do_its_work_and_no_more(bound: Any, user: User, may: Action, may_not: Action) -> None:
     assert "system:masters" not in user.groups
@@ -82,7 +82,9 @@ def test_one_answer_serves_all_names(bound: Any) -> None:
 
 
 def test_a_role_of_an_older_version_gets_the_rules_it_lacks_and_keeps_its_own() -> None:
-    wanted = next(one for one in bootstrap_roles.cluster_roles() if one["metadata"]["name"] == "system:kube-scheduler")
+    wanted = next(
+        role for role in bootstrap_roles.cluster_roles() if role["metadata"]["name"] == "system:kube-scheduler"
+    )
     own = {"verbs": ["get"], "apiGroups": ["mine"], "resources": ["things"]}
     older = {**wanted, "rules": [*wanted["rules"][2:], own]}
     newer = completed(older, wanted)
@@ -90,14 +92,16 @@ def test_a_role_of_an_older_version_gets_the_rules_it_lacks_and_keeps_its_own() 
 
 
 def test_a_role_whose_owner_wants_no_updates_is_not_changed() -> None:
-    wanted = next(one for one in bootstrap_roles.cluster_roles() if one["metadata"]["name"] == "system:kube-scheduler")
+    wanted = next(
+        role for role in bootstrap_roles.cluster_roles() if role["metadata"]["name"] == "system:kube-scheduler"
+    )
     annotations = {"rbac.authorization.kubernetes.io/autoupdate": "false"}
     kept = {**wanted, "metadata": {**wanted["metadata"], "annotations": annotations}, "rules": []}
     assert completed(kept, wanted) is None
 
 
 def test_a_binding_of_an_older_version_gets_the_subjects_it_lacks() -> None:
-    wanted = next(one for one in bootstrap_roles.role_bindings())
+    wanted = next(binding for binding in bootstrap_roles.role_bindings())
     stranger = {"kind": "User", "name": "jane"}
     newer = completed({**wanted, "subjects": [stranger]}, wanted)
     assert newer is not None and newer["subjects"] == [stranger, *wanted["subjects"]]
@@ -112,13 +116,15 @@ def test_labels_and_annotations_that_were_removed_come_back_and_changed_ones_sta
 
 
 def test_a_role_that_must_not_be_aggregated_loses_its_aggregation_rule() -> None:
-    wanted = next(one for one in bootstrap_roles.cluster_roles() if one["metadata"]["name"] == "system:kube-scheduler")
+    wanted = next(
+        role for role in bootstrap_roles.cluster_roles() if role["metadata"]["name"] == "system:kube-scheduler"
+    )
     found = completed({**wanted, "aggregationRule": {"clusterRoleSelectors": []}}, wanted)
     assert found == wanted
 
 
 def test_an_aggregated_role_gets_the_selectors_it_lacks() -> None:
-    wanted = next(one for one in bootstrap_roles.cluster_roles() if one["metadata"]["name"] == "view")
+    wanted = next(role for role in bootstrap_roles.cluster_roles() if role["metadata"]["name"] == "view")
     mine = {"matchLabels": {"mine": "1"}}
     found = completed({**wanted, "aggregationRule": {"clusterRoleSelectors": [mine]}}, wanted)
     assert found is not None

@@ -11,7 +11,7 @@ from podfit.apiserver.strategy.flows.mandatory import AUTO_UPDATE, defaults, is_
 
 
 def default(kind: str, name: str) -> Object:
-    return next(one for one in defaults() if (one["kind"], one["metadata"]["name"]) == (kind, name))
+    return next(entry for entry in defaults() if (entry["kind"], entry["metadata"]["name"]) == (kind, name))
 
 
 def stored(wanted: Object, note: str | None = "true", generation: int = 2, **spec: Any) -> Object:

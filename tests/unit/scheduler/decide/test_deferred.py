@@ -28,7 +28,7 @@ def pod(name: str, milli: int, priority: int = 0, given: int | None = None, app:
 
 def names(outcome: object) -> list[str]:
     assert isinstance(outcome, Evict)
-    return [one["metadata"]["name"] for one in outcome.victims]
+    return [victim["metadata"]["name"] for victim in outcome.victims]
 
 
 VIP = pod("vip", 3000, priority=10, given=500)
@@ -83,11 +83,11 @@ def test_evictions_suffice_and_each_is_needed(others: list[tuple[int, int]]) -> 
     if not isinstance(outcome, Evict):
         return
     gone = set(names(outcome))
-    left = [one for one in pods if one["metadata"]["name"] not in gone]
+    left = [candidate for candidate in pods if candidate["metadata"]["name"] not in gone]
     assert make_room(VIP, NODE, [VIP, *left], []) == AlreadyFits()
-    assert all(one["spec"]["priority"] < 10 for one in outcome.victims)
-    for one in outcome.victims:
-        assert make_room(VIP, NODE, [VIP, *left, one], []) != AlreadyFits()
+    assert all(victim["spec"]["priority"] < 10 for victim in outcome.victims)
+    for victim in outcome.victims:
+        assert make_room(VIP, NODE, [VIP, *left, victim], []) != AlreadyFits()
 
 
 def test_when_a_resize_was_deferred_is_read_from_its_condition() -> None:

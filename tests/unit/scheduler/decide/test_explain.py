@@ -14,7 +14,7 @@ def test_explain_says_what_lacks_and_by_how_much() -> None:
     nodes = [node("n1", cpu="2"), node("n2", taints=[taint]), node("n3")]
     verdicts = explain_objects(pod("new", cpu="1500m"), nodes, [pod("p", on="n1")])
     lacking, tainted, fits = verdicts
-    assert [one.node for one in verdicts] == ["n1", "n2", "n3"]
+    assert [verdict.node for verdict in verdicts] == ["n1", "n2", "n3"]
     assert lacking.detail == "cpu: requested 1500m, free 1 of 2, missing 500m"
     assert lacking.preemption_helps
     assert (tainted.plugin, tainted.detail) == ("TaintToleration", "taint k=v:NoSchedule")

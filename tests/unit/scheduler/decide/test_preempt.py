@@ -18,14 +18,14 @@ def test_the_node_with_the_least_important_victims_is_chosen() -> None:
     where = board([node("n1", cpu="1"), node("n2", cpu="1")], [pod("p", on="n1", priority=5), pod("q", on="n2")])
     found = victims(where, pod("vip", priority=10))
     assert isinstance(found, Candidate)
-    assert (found.node, [one.key[1] for one in found.victims]) == ("n2", ["q"])
+    assert (found.node, [victim.key[1] for victim in found.victims]) == ("n2", ["q"])
 
 
 def test_pods_that_need_not_go_stay() -> None:
     pods = [pod("small", cpu="1", on="n1", priority=1), pod("big", cpu="3", on="n1", priority=2)]
     found = victims(board([node("n1")], pods), pod("vip", cpu="1", priority=10))
     assert isinstance(found, Candidate)
-    assert [one.key[1] for one in found.victims] == ["small"]
+    assert [victim.key[1] for victim in found.victims] == ["small"]
 
 
 def test_a_budget_is_broken_only_where_nothing_else_helps() -> None:
@@ -50,7 +50,7 @@ def test_an_anti_affine_pod_may_be_preempted() -> None:
     where = board([node("n1")], [pod("p", on="n1", affinity={"podAntiAffinity": {REQUIRED: [term]}})])
     found = victims(where, pod("vip", priority=10))
     assert isinstance(found, Candidate)
-    assert [one.key[1] for one in found.victims] == ["p"]
+    assert [victim.key[1] for victim in found.victims] == ["p"]
 
 
 @pytest.mark.parametrize(

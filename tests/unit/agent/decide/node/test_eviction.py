@@ -56,7 +56,7 @@ def test_nonsense_is_refused_with_the_reason(text: str, why: str) -> None:
 @given(st.text(alphabet="memory.availbl<,%0123456789GiM-", max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        assert all(one.least(GI) >= 0 for one in parse(text))
+        assert all(item.least(GI) >= 0 for item in parse(text))
     except BadThreshold as refusal:
         assert str(refusal)
 
@@ -137,8 +137,8 @@ def test_critical_pods_stay_whatever_they_use() -> None:
 @given(st.lists(st.tuples(st.integers(0, 1 << 32), st.integers(1, 1 << 32), st.integers(-5, 5)), max_size=8))
 def test_pods_within_their_requests_are_evicted_last(pods: list[tuple[int, int, int]]) -> None:
     made = [consumer(str(at), used, str(request), priority) for at, (used, request, priority) in enumerate(pods)]
-    within = [next(one for one in made if one.uid == uid) for uid in order(*made)]
-    flags = [(one.used or 0) <= one.requested for one in within]
+    within = [next(item for item in made if item.uid == uid) for uid in order(*made)]
+    flags = [(item.used or 0) <= item.requested for item in within]
     assert flags == sorted(flags) and len(flags) == len(made)
 
 

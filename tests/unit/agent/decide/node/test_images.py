@@ -56,4 +56,4 @@ def test_the_largest_images_are_reported_with_their_digests_first() -> None:
     many = [ImageState(f"sha256:{number}", (f"app:{number}",), (), number) for number in range(60)]
     shown = reported([*many, ImageState("sha256:x", ("a:1",), ("a@sha256:2",), 1000)])
     assert len(shown) == 50 and shown[0] == {"names": ["a@sha256:2", "a:1"], "sizeBytes": 1000}
-    assert [one["sizeBytes"] for one in shown[1:4]] == [59, 58, 57]
+    assert [entry["sizeBytes"] for entry in shown[1:4]] == [59, 58, 57]

@@ -17,8 +17,8 @@ def ran(name: str, state: str = RUNNING, code: int = 0) -> Seen:
 
 
 def steps(spec: dict[str, Any], *seen: Seen, wanted: tuple[str, ...] = (), delay: float = 0.0) -> lifecycle.Next:
-    known = {one.name: one for one in seen}
-    return lifecycle.next_steps({"spec": spec}, known, lambda one: delay, frozenset(wanted))
+    known = {item.name: item for item in seen}
+    return lifecycle.next_steps({"spec": spec}, known, lambda obj: delay, frozenset(wanted))
 
 
 def test_containers_start_when_all_init_containers_are_done() -> None:
@@ -65,7 +65,7 @@ def test_a_containers_own_policy_and_rules_go_before_the_pods(
     assert following.start == (("c",) if again else ())
     assert following.over is not again
     shown = "Running" if again else "Failed" if code else "Succeeded"
-    assert lifecycle.phase({"spec": spec}, {one.name: one for one in seen}, False) == shown
+    assert lifecycle.phase({"spec": spec}, {item.name: item for item in seen}, False) == shown
 
 
 @pytest.mark.parametrize(("own", "over"), [({}, False), ({"restartPolicy": "Never"}, True)])
@@ -83,7 +83,7 @@ def test_a_container_that_debugs_a_pod_starts_once_and_counts_for_nothing() -> N
     assert steps(spec, ran("i", EXITED), ran("c"), ran("e", EXITED, 1)).start == ()
     job = {**spec, "restartPolicy": "Never"}
     assert steps(job, ran("i", EXITED), ran("c", EXITED), ran("e")).over
-    seen = {one.name: one for one in (ran("i", EXITED), ran("c", EXITED), ran("e", EXITED, 1))}
+    seen = {item.name: item for item in (ran("i", EXITED), ran("c", EXITED), ran("e", EXITED, 1))}
     assert lifecycle.phase({"spec": job}, seen, False) == "Succeeded"
 
 

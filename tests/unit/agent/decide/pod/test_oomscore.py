@@ -21,7 +21,7 @@ def container(name: str, mebibytes: int | None, **more: Any) -> dict[str, Any]:
 
 def score(spec: dict[str, Any], name: str, qos: str = BURSTABLE) -> int:
     every = [*spec.get("initContainers", ()), *spec["containers"]]
-    return oom_score_adj({"spec": spec}, next(one for one in every if one["name"] == name), qos, NODE)
+    return oom_score_adj({"spec": spec}, next(entry for entry in every if entry["name"] == name), qos, NODE)
 
 
 def test_classes_have_their_own_scores() -> None:
@@ -59,8 +59,8 @@ def test_pod_level_requests_beyond_the_containers_are_shared_among_them() -> Non
 def test_burstable_containers_stay_between_the_other_classes(requests: list[int], own: int) -> None:
     spec = {
         "initContainers": [container("side", own, restartPolicy="Always")],
-        "containers": [container(f"c{number}", one) for number, one in enumerate(requests)],
+        "containers": [container(f"c{number}", entry) for number, entry in enumerate(requests)],
     }
-    scores = [score(spec, one["name"]) for one in (*spec["initContainers"], *spec["containers"])]
-    assert all(3 <= one <= 999 for one in scores)
+    scores = [score(spec, listed["name"]) for listed in (*spec["initContainers"], *spec["containers"])]
+    assert all(3 <= entry <= 999 for entry in scores)
     assert scores[0] <= max(scores[1:])

@@ -12,7 +12,7 @@ from podfit.api.objects import Object
 
 
 def by_type(of: Facts) -> dict[str, Object]:
-    return {one["type"]: one for one in conditions(of, of.pod.get("status") or {})}
+    return {condition["type"]: condition for condition in conditions(of, of.pod.get("status") or {})}
 
 
 def found(of: Facts, kind: str) -> tuple[Any, ...]:
@@ -22,7 +22,7 @@ def found(of: Facts, kind: str) -> tuple[Any, ...]:
 
 def test_a_running_pod_is_ready() -> None:
     of = facts()
-    assert {kind for kind, one in by_type(of).items() if one["status"] == "True"} == {
+    assert {kind for kind, obj in by_type(of).items() if obj["status"] == "True"} == {
         "PodReadyToStartContainers",
         "Initialized",
         "Ready",

@@ -56,8 +56,8 @@ def test_a_volume_in_memory_is_no_larger_than_anything_around_it(
     limits: list[str | None], more: dict[str, Any], size_limit: int, size: int
 ) -> None:
     containers = [
-        {"name": f"c{number}", "resources": {"limits": {"memory": one}} if one else {}}
-        for number, one in enumerate(limits)
+        {"name": f"c{number}", "resources": {"limits": {"memory": item}} if item else {}}
+        for number, item in enumerate(limits)
     ]
     assert kernel.memory_volume_bytes({"spec": {"containers": containers, **more}}, size_limit, 1 << 30) == size
 

@@ -219,7 +219,7 @@ def test_files_of_a_volume_change_all_at_once(tmp_path: Path) -> None:
     assert os.readlink(volume / "..data") == first
     replace_files(volume, {"a": (b"3", 0o644)})
     assert (volume / "a").read_text() == "3"
-    assert sorted(one.name for one in volume.iterdir()) == sorted(["..data", os.readlink(volume / "..data"), "a"])
+    assert sorted(path.name for path in volume.iterdir()) == sorted(["..data", os.readlink(volume / "..data"), "a"])
 
 
 def test_files_of_a_volume_are_the_groups_of_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,9 +197,9 @@ class SlowClock(FakeClock):
 
 async def test_the_check_of_existing_pods_is_bounded_in_time_and_starts_with_one_pod_of_each_controller(pod):
     pods = [pod(name) for name in "abcde"]
-    for one in pods[:4]:
-        one["metadata"]["ownerReferences"] = [{"uid": "u", "controller": True}]
-    assert [one["metadata"]["name"] for one in existing_pods.one_of_each_owner_first(pods)] == list("aebcd")
+    for obj in pods[:4]:
+        obj["metadata"]["ownerReferences"] = [{"uid": "u", "controller": True}]
+    assert [obj["metadata"]["name"] for obj in existing_pods.one_of_each_owner_first(pods)] == list("aebcd")
     assert await existing_pods.warnings("ns", Standard("baseline"), pods, SlowClock()) == [
         "new PodSecurity enforce level only checked against the first 3 of 5 existing pods"
     ]

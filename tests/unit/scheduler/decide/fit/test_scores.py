@@ -29,8 +29,8 @@ def shape(**spec: object) -> PodShape:
 
 def cluster(*nodes: object) -> Snapshot:
     snapshot = Snapshot()
-    for one in nodes:
-        snapshot.put_node(one)  # type: ignore[arg-type]
+    for candidate in nodes:
+        snapshot.put_node(candidate)  # type: ignore[arg-type]
     return snapshot
 
 
@@ -47,7 +47,7 @@ amounts = st.lists(st.integers(0, 64_000), min_size=6, max_size=6)
 @given(amounts, st.sampled_from([Rules(), Rules(strategy=MOST_ALLOCATED), Rules(fit_weight=3, balanced_weight=2)]))
 def test_one_node_scores_as_it_does_among_others(drawn: list[int], rules: Rules) -> None:
     has, requested, nonzero = drawn[:2], drawn[2:4], drawn[4:]
-    among = [np.array([[one, 1], [other, 1]]) for one, other in (has, requested, nonzero)]
+    among = [np.array([[item, 1], [other, 1]]) for item, other in (has, requested, nonzero)]
     assert allocation(shape(), *among, rules)[0] == allocation_of(shape(), has, requested, nonzero, rules)
 
 

@@ -11,8 +11,8 @@ MI = 1024 * 1024
 
 def containers(*requests: dict[str, str] | None) -> list[dict[str, Any]]:
     return [
-        {"name": f"c{number}", "resources": {} if one is None else {"requests": one}}
-        for number, one in enumerate(requests)
+        {"name": f"c{number}", "resources": {} if item is None else {"requests": item}}
+        for number, item in enumerate(requests)
     ]
 
 

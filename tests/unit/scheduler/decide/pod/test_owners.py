@@ -83,7 +83,7 @@ def test_default_spreading_combines_the_selectors_of_services_and_the_replica_se
     assert family is not None and str(family.spreads[0].who.selector) == "app,tier=front"
     other = owners.family(pod("p"))
     assert other is not None and str(other.spreads[0].who.selector) == "app"
-    assert [(one.topology_key, one.max_skew, one.hard) for one in family.spreads] == [
+    assert [(spread.topology_key, spread.max_skew, spread.hard) for spread in family.spreads] == [
         (HOST, 3, False),
         (ZONE, 5, False),
     ]
@@ -97,13 +97,13 @@ def test_a_service_without_a_selector_selects_no_pods() -> None:
 
 def expected(nodes: list[Object], fits: list[bool], counts: dict[str, int]) -> list[int]:
     """The default score of each node that fits, computed one by one."""
-    among = [one for one, good in zip(nodes, fits, strict=True) if good]
-    zones = {one["metadata"]["labels"].get(ZONE, "") for one in among}
+    among = [obj for obj, good in zip(nodes, fits, strict=True) if good]
+    zones = {obj["metadata"]["labels"].get(ZONE, "") for obj in among}
     raw = []
-    for one in among:
-        labels, total = one["metadata"]["labels"], 0.0
+    for obj in among:
+        labels, total = obj["metadata"]["labels"], 0.0
         if HOST in labels:
-            total += counts[one["metadata"]["name"]] * math.log(len(among) + 2) + 2
+            total += counts[obj["metadata"]["name"]] * math.log(len(among) + 2) + 2
         if ZONE in labels:
             here = sum(
                 counts[other["metadata"]["name"]]
@@ -125,7 +125,7 @@ def test_scores_are_those_worked_out_node_by_node(data: st.DataObject) -> None:
         zone, host = data.draw(st.sampled_from(["a", "b", None])), data.draw(st.booleans())
         nodes.append(node(name, zone, host, cpu="64" if fits[-1] else "0"))
         counts[name] = data.draw(st.integers(0, 4))
-        pods += [pod(f"{name}-{one}", on=name) for one in range(counts[name])]
+        pods += [pod(f"{name}-{index}", on=name) for index in range(counts[name])]
     where = board(nodes, pods)
     new = pod("new")
     new["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1m"}}
@@ -136,11 +136,11 @@ def test_scores_are_those_worked_out_node_by_node(data: st.DataObject) -> None:
 
 def spread_scores(where: Board, nodes: list[Object]) -> list[int]:
     ranked = where.fitting(where.shape(pod("new"))).ranked()
-    return [int(ranked[where.snapshot.rows[one["metadata"]["name"]]]) for one in nodes]
+    return [int(ranked[where.snapshot.rows[candidate["metadata"]["name"]]]) for candidate in nodes]
 
 
 def pods_by_node(where: Board, nodes: list[Object]) -> dict[str, int]:
-    rows = {one["metadata"]["name"]: where.snapshot.rows[one["metadata"]["name"]] for one in nodes}
+    rows = {candidate["metadata"]["name"]: where.snapshot.rows[candidate["metadata"]["name"]] for candidate in nodes}
     return {name: len(where.snapshot.here[row]) for name, row in rows.items()}
 
 
@@ -170,7 +170,7 @@ def test_scores_kept_event_by_event_are_those_worked_out_node_by_node(data: st.D
                 where.snapshot.remove_node(f"n{nodes.popitem()[0]}")
         there = list(nodes.values())
         counts = pods_by_node(where, there)
-        fits = [counts[one["metadata"]["name"]] < int(one["status"]["allocatable"]["pods"]) for one in there]
+        fits = [counts[obj["metadata"]["name"]] < int(obj["status"]["allocatable"]["pods"]) for obj in there]
         best = iter(expected(there, fits, counts) if any(fits) else [])
         assert spread_scores(where, there) == [2 * next(best) if good else -1 for good in fits]
 

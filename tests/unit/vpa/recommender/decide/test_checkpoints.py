@@ -30,8 +30,8 @@ def cluster(config: Config, fleet: Fleet | None = None) -> ClusterState:
 def test_each_container_has_a_checkpoint_named_after_the_autoscaler_and_itself() -> None:
     seen = cluster(Config())
     made = checkpoints_of(seen, seen.vpas["ns", "web"], START + 60)
-    assert [one["metadata"]["name"] for one in made] == ["web-app", "web-sidecar"]
-    assert [one["spec"] for one in made] == [
+    assert [obj["metadata"]["name"] for obj in made] == ["web-app", "web-sidecar"]
+    assert [obj["spec"] for obj in made] == [
         {"vpaObjectName": "web", "containerName": "app"},
         {"vpaObjectName": "web", "containerName": "sidecar"},
     ]
@@ -41,7 +41,7 @@ def test_each_container_has_a_checkpoint_named_after_the_autoscaler_and_itself()
 def test_a_fleet_writes_the_same_checkpoints_as_single_objects() -> None:
     config = Config()
     alone, fleet = cluster(config), cluster(config, Fleet(config))
-    found = [checkpoints_of_all(one, [one.vpas["ns", "web"]], START + 60) for one in (alone, fleet)]
+    found = [checkpoints_of_all(item, [item.vpas["ns", "web"]], START + 60) for item in (alone, fleet)]
     assert found[0] == found[1]
 
 

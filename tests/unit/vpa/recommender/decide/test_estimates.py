@@ -50,7 +50,7 @@ def test_containers_without_samples_are_left_out_and_so_are_resources() -> None:
 
 def test_with_the_flag_everything_gets_a_size() -> None:
     found = estimates(config=Config(recommend_without_samples=True))
-    assert all(one.target.keys() == {"cpu", "memory"} for one in found.values()) and len(found) == 4
+    assert all(item.target.keys() == {"cpu", "memory"} for item in found.values()) and len(found) == 4
 
 
 @pytest.mark.parametrize(

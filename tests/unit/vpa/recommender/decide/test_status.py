@@ -50,7 +50,7 @@ def after(obj: Object, now: str, sizes: dict[str, Estimate] = SIZES, **more: Any
     ],
 )
 def test_conditions_that_do_not_hold_are_absent(given: Any, expected: Any) -> None:
-    assert [(one.type, one.status, one.reason) for one in conditions(*given)] == expected
+    assert [(condition.type, condition.status, condition.reason) for condition in conditions(*given)] == expected
 
 
 def test_an_unchanged_status_is_not_sent() -> None:
@@ -70,17 +70,19 @@ def test_the_time_of_a_transition_stays_while_the_status_of_the_condition_does()
     assert first is not None
     second = after(first, LATER, {"app": Estimate({"cpu": 200}, {"cpu": 50}, {"cpu": 300})})
     assert second is not None
-    assert [one["lastTransitionTime"] for one in second["status"]["conditions"]] == [NOW]
+    assert [condition["lastTransitionTime"] for condition in second["status"]["conditions"]] == [NOW]
     third = after(second, LATER, {})
     assert third is not None
-    assert {one["type"]: one["lastTransitionTime"] for one in third["status"]["conditions"]}[PROVIDED] == LATER
+    assert {condition["type"]: condition["lastTransitionTime"] for condition in third["status"]["conditions"]}[
+        PROVIDED
+    ] == LATER
 
 
 def test_conditions_of_others_are_kept_and_those_of_ours_that_ended_are_not() -> None:
-    status = {"conditions": [{"type": one, "status": "True"} for one in ("Foreign", NO_PODS, UNSUPPORTED)]}
+    status = {"conditions": [{"type": entry, "status": "True"} for entry in ("Foreign", NO_PODS, UNSUPPORTED)]}
     first = after(vpa(status=status), NOW, extra=[Condition(LOW_CONFIDENCE, True)])
     assert first is not None
-    assert [one["type"] for one in first["status"]["conditions"]] == ["Foreign", LOW_CONFIDENCE, PROVIDED]
+    assert [condition["type"] for condition in first["status"]["conditions"]] == ["Foreign", LOW_CONFIDENCE, PROVIDED]
 
 
 def test_kept_containers_have_what_was_published() -> None:
@@ -110,4 +112,4 @@ def test_a_cluster_without_samples_recommends_nothing_and_reports_it() -> None:
     made = cluster.add_vpa(vpa(), LabelSelector.parse(""))
     status = recommend(cluster, made, NOW).status
     assert status["recommendation"] == {}
-    assert [one["type"] for one in status["conditions"]] == [NO_PODS, PROVIDED]
+    assert [condition["type"] for condition in status["conditions"]] == [NO_PODS, PROVIDED]

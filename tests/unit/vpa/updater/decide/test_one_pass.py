@@ -43,7 +43,7 @@ def test_each_pod_has_the_one_autoscaler_that_controls_it() -> None:
     seen = world(vpa(FAR), [*replicas(2), leaving])
     [(scaler, pods)] = controlled_pods(seen)
     assert scaler["metadata"]["name"] == "v"
-    assert [one["metadata"]["name"] for one in pods] == ["p0", "p1"]
+    assert [candidate["metadata"]["name"] for candidate in pods] == ["p0", "p1"]
 
 
 def test_an_autoscaler_in_mode_off_or_initial_controls_no_running_pod() -> None:

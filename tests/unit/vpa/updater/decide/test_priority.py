@@ -17,7 +17,7 @@ def requesting(name: str, cpu: str) -> Object:
 
 
 def chosen(scaler: Object, *pods: Object, later_s: float = 60.0) -> list[str]:
-    return [one.pod["metadata"]["name"] for one in candidates(pods, scaler, START_S + later_s, Config())]
+    return [candidate.pod["metadata"]["name"] for candidate in candidates(pods, scaler, START_S + later_s, Config())]
 
 
 BOUNDED = recommended(target={"cpu": "1"}, lower={"cpu": "500m"}, upper={"cpu": "2"})

@@ -14,15 +14,15 @@ GATED = Config(gates={"InPlace": True})
 
 
 def restriction(
-    one: Object, attempts: Attempts | None = None, config: Config | None = None, mode: str = "InPlaceOrRecreate"
+    obj: Object, attempts: Attempts | None = None, config: Config | None = None, mode: str = "InPlaceOrRecreate"
 ) -> Restriction:
     scaler = vpa(recommended(), mode=mode)
-    return Restriction([one, *OTHERS], scaler, lambda _: 4, config or Config(), attempts or Attempts())
+    return Restriction([obj, *OTHERS], scaler, lambda _: 4, config or Config(), attempts or Attempts())
 
 
-def decide(one: Object, attempts: Attempts, config: Config, clock: float) -> Decision:
-    attempts.forget([one, *OTHERS], config)
-    return restriction(one, attempts, config).can_resize(one, clock)
+def decide(obj: Object, attempts: Attempts, config: Config, clock: float) -> Decision:
+    attempts.forget([obj, *OTHERS], config)
+    return restriction(obj, attempts, config).can_resize(obj, clock)
 
 
 @pytest.mark.parametrize(("per_attempt", "expected"), [(False, Decision.EVICT), (True, Decision.DEFERRED)])
@@ -86,11 +86,11 @@ def test_evictions_and_resizes_use_up_one_budget() -> None:
 def test_the_budget_is_skipped_only_for_resizes_that_restart_nothing() -> None:
     policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
     plain, restarting = pod("a"), pod("a", container(resizePolicy=policy))
-    for one, expected in ((plain, Decision.APPROVED), (restarting, Decision.DEFERRED)):
-        made = restriction(one, config=Config(in_place_skip_disruption_budget=True))
+    for item, expected in ((plain, Decision.APPROVED), (restarting, Decision.DEFERRED)):
+        made = restriction(item, config=Config(in_place_skip_disruption_budget=True))
         for other in OTHERS:
             made.count_resize(other)
-        assert made.can_resize(one, 0) is expected
+        assert made.can_resize(item, 0) is expected
 
 
 def test_a_pod_of_no_group_is_not_changed() -> None:

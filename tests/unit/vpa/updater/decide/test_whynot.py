@@ -18,13 +18,13 @@ DAY_S = 24 * 3600.0
 
 
 def expect_reason(
-    reason: str, scaler: Object, one: Object, replicas: int = 4, later_s: float = 60, used: int = 0
+    reason: str, scaler: Object, obj: Object, replicas: int = 4, later_s: float = 60, used: int = 0
 ) -> WhyNot:
-    pods = [one, *(pod(f"other{number}") for number in range(replicas - 1))]
+    pods = [obj, *(pod(f"other{number}") for number in range(replicas - 1))]
     restriction = Restriction(pods, scaler, lambda _: replicas, Config(), Attempts())
     for other in pods[1 : used + 1]:
         restriction.count_eviction(other)
-    found = why_not(one, scaler, restriction, START_S + later_s, Config(), NO_BOUNDS)
+    found = why_not(obj, scaler, restriction, START_S + later_s, Config(), NO_BOUNDS)
     assert found.reason == reason
     return found
 

@@ -61,4 +61,4 @@ def test_sizes_of_the_policy_itself_are_distinguished() -> None:
         "failed": PolicySizes({}, {}, "why"),
     }
     found = given_by_policy(scaler(), {"app": BOTH, "failed": BOTH}, given, Config())
-    assert {name: one.target for name, one in found.items()} == {"app": {"cpu": 700}}
+    assert {name: item.target for name, item in found.items()} == {"app": {"cpu": 700}}

@@ -35,7 +35,7 @@ class Recorded:
     def usage(self, resource: str, slots: int = 3) -> list[float]:
         self.curves.settle(FIRST + slots)
         number = np.array([self.curves.numbers[WEB]])
-        return [float(one) for one in self.curves.usage(number, FIRST, FIRST + slots, resource)[0]]
+        return [float(item) for item in self.curves.usage(number, FIRST, FIRST + slots, resource)[0]]
 
 
 def near(*amounts: float) -> object:

@@ -47,7 +47,7 @@ def test_a_kill_that_the_status_showed_is_not_counted_again_for_the_node() -> No
     kills, running = Kills(), seen(RUNNING)
     count(kills, running, seen(end(1)))
     assert kills.count_by_node(ID, "app", 1, running, 9.0) == []
-    assert [one.instant for one in kills.count_by_node(ID, "app", 3, running, 9.0)] == [9.0, 9.0]
+    assert [item.instant for item in kills.count_by_node(ID, "app", 3, running, 9.0)] == [9.0, 9.0]
     assert count(kills, seen(end(1)), seen(RUNNING, end(3), 3)) == [0, 0]
 
 

@@ -16,7 +16,7 @@ def key(labels: str, namespace: str = "ns") -> AggregateKey:
 def levels(likeness: Likeness, program: Program, namespace: str = "ns") -> list[tuple[int, list[str]]]:
     """The levels of similarity, the highest first, with the labels of the containers found."""
     found = likeness.similar(namespace, program)
-    return [(LEVELS.index(level), [one.labels for one in alike]) for level, _, alike in found]
+    return [(LEVELS.index(level), [item.labels for item in alike]) for level, _, alike in found]
 
 
 def noted(*programs: Program, across: bool = False, namespace: str = "ns") -> Likeness:
@@ -52,5 +52,5 @@ def test_of_several_programs_of_an_aggregate_the_last_counts() -> None:
 
 def test_aggregates_that_are_gone_are_dropped() -> None:
     likeness = noted(WEB, WEB)
-    likeness.forget(lambda one: one.labels == "n=1")
+    likeness.forget(lambda obj: obj.labels == "n=1")
     assert levels(likeness, WEB)[0] == (0, ["n=1"]) and likeness.program(key("n=0")) is None

@@ -44,7 +44,7 @@ def test_a_change_of_a_pod_reveals_a_kill_or_none(before: Object, after: Object,
 
 def test_the_limit_at_the_kill_is_read_from_the_older_pod_if_the_container_runs_again() -> None:
     before, after = seen(running={}), seen(1, END, memory="2Mi", running={})
-    assert [one.memory for one in ooms_between(before, after)] == [1 << 20]
+    assert [item.memory for item in ooms_between(before, after)] == [1 << 20]
 
 
 def test_a_container_without_request_was_allowed_nothing_known() -> None:

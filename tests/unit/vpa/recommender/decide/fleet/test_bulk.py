@@ -46,8 +46,10 @@ def test_each_group_gets_what_its_merged_rows_get_alone() -> None:
             state.merge(single)
     for group, (state, siblings) in enumerate(((both, 2), (last, 1))):
         alone = estimate(state, config, minimums(config, siblings))
-        assert found.cpu[:, group].tolist() == [one["cpu"] for one in (alone.target, alone.lower, alone.upper)]
-        assert found.memory[:, group].tolist() == [one["memory"] for one in (alone.target, alone.lower, alone.upper)]
+        assert found.cpu[:, group].tolist() == [entry["cpu"] for entry in (alone.target, alone.lower, alone.upper)]
+        assert found.memory[:, group].tolist() == [
+            entry["memory"] for entry in (alone.target, alone.lower, alone.upper)
+        ]
 
 
 def test_a_group_without_samples_is_distinguished() -> None:

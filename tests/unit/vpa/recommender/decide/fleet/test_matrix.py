@@ -25,14 +25,14 @@ def matrix(*samples: Sample, rows: int = 3) -> HistogramMatrix:
 def change(made: HistogramMatrix, name: str, *samples: Sample) -> None:
     if samples:
         rows, cores, instants = zip(*samples, strict=True)
-        buckets = np.array([CPU.find(one) for one in cores])
+        buckets = np.array([CPU.find(core) for core in cores])
         getattr(made, name)(np.array(rows), buckets, 1.0, np.array(instants))
 
 
 def alone(*samples: Sample, row: int) -> DecayingHistogram:
     made = DecayingHistogram(CPU, HALF_LIFE)
-    for one, cores, instant in samples:
-        if one == row:
+    for item, cores, instant in samples:
+        if item == row:
             made.add(cores, 1.0, instant)
     return made
 

@@ -31,11 +31,11 @@ def single(*rows: int) -> DecayingHistogram:
     return made
 
 
-def expect_line(sheet: DenseHistograms, line: int, one: DecayingHistogram) -> None:
+def expect_line(sheet: DenseHistograms, line: int, histogram: DecayingHistogram) -> None:
     counted = np.where(sheet.inside()[line], sheet.weights[line], 0.0)
-    inside = range(one.low, one.high + 1)
-    assert counted.tolist() == [one.weights[bucket] if bucket in inside else 0.0 for bucket in range(CPU.count)]
-    assert (sheet.total[line], sheet.reference[line]) == (one.total, one.reference)
+    inside = range(histogram.low, histogram.high + 1)
+    assert counted.tolist() == [histogram.weights[bucket] if bucket in inside else 0.0 for bucket in range(CPU.count)]
+    assert (sheet.total[line], sheet.reference[line]) == (histogram.total, histogram.reference)
 
 
 def test_each_group_is_merged_as_single_histograms_are() -> None:

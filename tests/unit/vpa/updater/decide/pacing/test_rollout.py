@@ -28,8 +28,8 @@ def sized(name: str, policy: str, **more: Any) -> Object:
 NEW = policy_digest(scaler())
 
 
-def reason(owner: Object, pods: list[Object], one: Object, raises: bool = False, now: float = SETTLED_S) -> str:
-    waiting = Rollout(owner, pods, now, SETTLE_S).wait(one, raises)
+def reason(owner: Object, pods: list[Object], obj: Object, raises: bool = False, now: float = SETTLED_S) -> str:
+    waiting = Rollout(owner, pods, now, SETTLE_S).wait(obj, raises)
     return "" if waiting is None else waiting.reason
 
 
