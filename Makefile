@@ -33,9 +33,9 @@ run: setup ## Run everything on this machine, with a demo to watch
 run-vm: setup libvirt ## Run everything with VMs, and one VM pod to try
 	@scripts/run-vm $(BIN) .run-vm
 
-clean-run: ## Remove what `make run` left: its data directory, and pods if it was killed
-	@test ! -d .run || test ! -x $(BIN)/podfit || $(BIN)/podfit down --data-dir .run
-	rm -rf .run
+clean-run: ## Remove what `make run` and `make run-vm` left: data directories, and pods and VMs that still run
+	@for dir in .run .run-vm; do test ! -d $$dir || test ! -x $(BIN)/podfit || $(BIN)/podfit down --data-dir $$dir; done
+	rm -rf .run .run-vm
 
 libvirt: setup system ## Add the Python binding of libvirt (where its headers are; else VM tests skip)
 	@scripts/libvirt-python $(BIN)

@@ -47,6 +47,8 @@ async def test_a_paused_or_suspended_guest_resumes_where_it_stopped(tmp_path: Pa
         assert await power_of(vms, id) == SUSPENDED
         assert not Path(f"/proc/{pid}/task").exists()
         assert (await vms.status(id)).state == cri.ContainerState.CONTAINER_RUNNING
+        with pytest.raises(grpc.aio.AioRpcError, match="the VM is suspended: commands can run when it runs again"):
+            await vms.exec(id, "true")
         await turn(vms, id, RUNNING)
         await vms.booted(id)
         assert await vms.exec(id, "cat /tmp/note") == "kept\n"

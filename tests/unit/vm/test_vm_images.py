@@ -46,6 +46,13 @@ def test_a_link_that_leaves_the_image_is_not_followed(tmp_path: Path, link: str)
         source(root)
 
 
+def test_an_empty_disk_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk/root.raw").touch()
+    with pytest.raises(ImageUnusable, match="root.raw is empty"):
+        source(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("header", "why"),
     [

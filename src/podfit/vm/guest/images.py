@@ -100,6 +100,8 @@ def _guest(found: StoredImage, annotations: Mapping[str, str]) -> Image:
         raise ImageUnusable(f"the image has {len(disks)} disks under /disk/; a VM boots from one")
     image = Image(found.id)
     if disks:
+        if not disks[0].stat().st_size:
+            raise ImageUnusable(f"the image's disk {disks[0].name} is empty")
         image.disk, image.disk_format = str(disks[0]), format_of(disks[0])
         if (other := other_file(disks[0])) is not None:
             raise ImageUnusable(f"the image's disk {disks[0].name} {other}; it must be complete")

@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from podfit.api.pods import machines
 from podfit.cri import api_pb2 as cri
 from podfit.streaming.ends import ByteStream, ExecStream, StreamFailure
 from podfit.vm.machines.events import AGENT_UP, STOPPED
@@ -18,6 +19,7 @@ from podfit.vm.server.answers import WrongState, answered
 from podfit.vm.server.streaming.shell import GuestExec
 from podfit.vm.server.streaming.streams import Conversation, StreamServer
 
+_POWERS = {machines.PAUSED: "paused", machines.SUSPENDED: "suspended", machines.SHUTDOWN: "shut down"}
 BOOT_S = 60.0
 """The time that a guest's agent may take to respond after the guest's start; commands wait for it."""
 
@@ -35,6 +37,11 @@ class Execs:
     async def _agent(self, container: Container) -> GuestAgent:
         """The guest agent. Waits for a guest that is still booting, because its container counts as running."""
         agent = self._runtime.resizer.agent(container)
+        if await agent.answers():
+            return agent
+        power = await self._runtime.power.actual(container)
+        if power != machines.RUNNING:
+            raise WrongState(f"the VM is {_POWERS[power]}: commands can run when it runs again")
         with self._runtime.waits.following(container.uuid, AGENT_UP, STOPPED) as on_event:
             while not await agent.answers():
                 left = container.started_ns / 1e9 + BOOT_S - time.time()
