@@ -237,7 +237,7 @@ async def test_a_container_that_handles_sigterm_ends_within_its_grace_period(ben
     assert (await bench.state(cid)).exit_code == 7
 
 
-async def test_a_container_is_asked_to_end_by_the_signal_of_its_pod(bench: Bench) -> None:
+async def test_a_container_is_stopped_by_the_signal_of_its_pod(bench: Bench) -> None:
     if bench.kind == "fake":
         pytest.skip("its programs hear no signals")
     traps = "trap 'exit 5' USR1; trap 'exit 6' TERM; echo ready; while :; do sleep 0.01; done"
@@ -254,7 +254,7 @@ async def test_a_container_that_is_deaf_to_sigterm_is_killed_after_its_grace(ben
     assert (state.state, state.exit_code, state.reason) == (EXITED, 137, "Error")
 
 
-async def test_a_container_without_a_program_of_its_own_waits_and_ends_when_asked(bench: Bench) -> None:
+async def test_a_container_without_a_program_of_its_own_waits_and_exits_when_stopped(bench: Bench) -> None:
     uid = await bench.pod()
     image = "registry.k8s.io/pause:3.10" if bench.kind == "cri" else bench.image
     cid = await bench.container(uid, image=image)

@@ -104,7 +104,7 @@ def test_deleting_a_named_cluster_removes_its_data_and_its_context(parts: list[P
     assert yaml.safe_load(config.read_text())["contexts"] == [work]
 
 
-def test_the_kubeconfig_is_printed_and_nothing_is_merged_unasked(parts: list[Part], somebody: Path) -> None:
+def test_the_kubeconfig_is_printed_and_is_merged_only_on_request(parts: list[Part], somebody: Path) -> None:
     up(parts, "--listen", "127.0.0.1:0", "--data-dir", str(somebody / "data"))
     document = yaml.safe_load(podfit("kubeconfig", "--data-dir", str(somebody / "data"))[0])
     assert document["current-context"] == "podfit"

@@ -174,7 +174,7 @@ def test_events_are_listed_and_filtered(up: Running, pod: str) -> None:
     assert podfit(up, "events", "--types", "Warning", "--for", pod).out == ""
 
 
-def test_doctor_knows_its_own_port(up: Running) -> None:
+def test_doctor_recognises_its_own_port(up: Running) -> None:
     port = json.loads(up.kubeconfig.read_text())["clusters"][0]["cluster"]["server"].rpartition(":")[2]
     said = podfit(up, "doctor", "--listen", f"127.0.0.1:{port}", "--data-dir", str(up.folder), "-o", "json")
     found = {row["name"]: row for row in json.loads(said.out)}
@@ -193,7 +193,7 @@ def test_tokens_are_listed_until_they_are_deleted(up: Running) -> None:
     assert podfit(up, "token", "delete", token).code == 1
 
 
-def test_version_and_doctor_ask_the_server(up: Running) -> None:
+def test_version_and_doctor_query_the_server(up: Running) -> None:
     reported = json.loads(podfit(up, "version", "-o", "json").out)
     assert reported["server"]["gitVersion"].startswith("v1.36")
     said = podfit(up, "doctor", "--only", "cluster", "-o", "json")

@@ -61,7 +61,7 @@ async def test_an_image_that_has_a_user_runs_as_it(lab: Lab) -> None:
     assert await said(lab, pod("p", container("c1", image="app:user")), "id -u") == "65534"
 
 
-async def test_an_image_is_reported_under_the_name_the_runtime_knows_it_by(lab: Lab) -> None:
+async def test_an_image_is_reported_under_the_runtimes_name_for_it(lab: Lab) -> None:
     seen = await lab.run(pod("p", container("c1", image="app:user")))
     assert seen["status"]["containerStatuses"][0]["image"] == "docker.io/library/app:user"
 
@@ -84,7 +84,7 @@ async def test_escalation_is_forbidden_only_if_the_spec_says_so(lab: Lab) -> Non
     assert (await said(lab, pod("q", container("c1")), "grep NoNewPrivs /proc/1/status")).split()[1] == "0"
 
 
-async def test_the_default_seccomp_profile_is_applied_if_it_is_asked_for(lab: Lab) -> None:
+async def test_the_default_seccomp_profile_is_applied_if_it_is_requested(lab: Lab) -> None:
     profile = {"seccompProfile": {"type": "RuntimeDefault"}}
     shown = await said(lab, pod("p", container("c1", securityContext=profile)), "grep Seccomp: /proc/1/status")
     assert shown.split()[1] == "2"

@@ -111,7 +111,7 @@ async def test_values_that_a_plugin_changes_are_reported_and_set_once(lab: Lab, 
     assert len(await lab.events("p", "CgroupChanged")) <= 1
 
 
-async def test_quotas_that_systemd_rounds_up_are_what_was_asked_for(lab: Lab, proxy: CriProxy) -> None:
+async def test_quotas_that_systemd_rounds_up_are_what_was_requested(lab: Lab, proxy: CriProxy) -> None:
     """systemd keeps CPU time per second in steps of 10 ms: 123m becomes 130m."""
 
     def rounded(linux: Any) -> None:

@@ -107,7 +107,7 @@ def test_explain_and_api_resources_know_the_kinds(up: Running) -> None:
     assert "verticalpodautoscalers" in listed and "deployments" in listed
 
 
-def test_permissions_can_be_asked_for(up: Running) -> None:
+def test_permissions_can_be_requested(up: Running) -> None:
     assert up.kubectl("auth", "can-i", "patch", "pods/resize").strip() == "yes"
     assert "no" in up.kubectl("auth", "can-i", "list", "secrets", "--as", "jane", fails=True)
     assert up.kubectl("create", "token", "default").count(".") == 2

@@ -171,7 +171,7 @@ def test_applying_resizes_running_pods_in_place_and_leaves_a_template_that_would
     assert {memory for _, memory in _sizes(site.running)} == {"423Mi"}
 
 
-def test_wrong_options_are_refused_before_anything_is_asked(site: Site) -> None:
+def test_wrong_options_are_refused_before_anything_is_sent(site: Site) -> None:
     for wrong in (("--sort", "size"), ("--history", "soon"), ("--min-cpu", "x"), ("--source", "crystal ball")):
         site.recommend(*wrong, code=2)
     assert "is above" in site.recommend("--min-cpu", "2", "--max-cpu", "1", code=2).stderr

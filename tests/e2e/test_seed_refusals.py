@@ -124,7 +124,7 @@ async def test_only_what_resizes_may_resize(lab: Lab, space: str) -> None:
     assert "pod updates may not change fields other than" in str(wrong_way.value)
 
 
-async def test_an_update_that_knows_nothing_of_sizes_drops_none(lab: Lab, space: str) -> None:
+async def test_an_update_without_sizes_drops_none(lab: Lab, space: str) -> None:
     """An old client writes back a pod without the fields it does not know."""
     body = pod("p", container("c1", BURST, resizePolicy=policy("cpu")), namespace=space)
     seen = await lab.run(body)

@@ -112,7 +112,9 @@ def identities(up: Running) -> list[tuple[str, int]]:
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
-def test_pods_survive_a_killed_podfit_and_get_what_was_asked_meanwhile(node_runtime: NodeRuntime, folder: Path) -> None:
+def test_pods_survive_a_killed_podfit_and_get_what_was_requested_meanwhile(
+    node_runtime: NodeRuntime, folder: Path
+) -> None:
     up = Running(folder, *NODE, *node_runtime.arguments).start()
     processes = started(up)
     before = identities(up)

@@ -92,7 +92,7 @@ async def test_room_freed_by_a_resize_lets_a_waiting_pod_run(lab: Lab) -> None:
     await done(lab, "p1")
 
 
-async def test_a_waiting_pod_that_asks_for_less_runs(lab: Lab) -> None:
+async def test_a_waiting_pod_that_requests_less_runs(lab: Lab) -> None:
     await lab.run(placed("p1", exactly("1500m/64Mi")))
     await lab.create(placed("p2", exactly("1/64Mi")))
     await lab.until("p2", unschedulable)

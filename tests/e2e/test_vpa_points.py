@@ -337,7 +337,7 @@ async def test_of_two_autoscalers_for_the_same_pods_the_younger_names_the_older(
 # --- a webhook that dies --------------------------------------------------------------------------------------------
 
 
-async def test_when_the_registered_webhook_dies_another_takes_over_and_no_pod_comes_back_unsized(
+async def test_when_the_registered_webhook_exits_another_takes_over_and_no_pod_is_recreated_unsized(
     lab: Points, ns: str
 ) -> None:
     assert lab.up.autoscaler is not None

@@ -239,7 +239,7 @@ def fill(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("podfit.agent.pods.ledger.write_atomic", full)
 
 
-async def test_a_new_pod_does_not_start_before_its_promise_is_on_disk(
+async def test_a_new_pod_does_not_start_before_its_allocation_is_persisted(
     cluster: Cluster, node: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(node.agent.ledger, monkeypatch)
@@ -404,7 +404,9 @@ async def pass_alone(node: TestNode, seconds: int) -> None:
             await asyncio.sleep(0)
 
 
-async def test_a_node_lives_on_while_the_server_is_away_for_minutes(cluster: Cluster, remote: TestNode) -> None:
+async def test_a_node_keeps_running_while_the_server_is_unavailable_for_minutes(
+    cluster: Cluster, remote: TestNode
+) -> None:
     await create(cluster, remote, pod("steady"))
     await create(cluster, remote, pod("weak", container("c", "sleep 30; exit 1")))
     await create(cluster, remote, pod("once", container("c", "sleep 40"), restartPolicy="Never"))

@@ -168,7 +168,7 @@ async def test_a_resize_ends_with_the_pod_whose_memory_stood_in_its_way(tmp_path
     ],
     ids=["decrease", "limits only", "memory only"],
 )
-async def test_a_node_that_became_smaller_refuses_nothing_that_asks_for_no_more_of_it(
+async def test_a_node_that_became_smaller_refuses_nothing_that_requests_no_more_of_it(
     smaller: dict[str, Any], tmp_path: Path
 ) -> None:
     body = pod("p", "3500m")

@@ -225,7 +225,7 @@ def kernel(root: str, uid: str) -> tuple[tuple[int, int], dict[str, tuple[int, i
     return values.pop(f"pod{uid}"), values
 
 
-async def test_an_agent_killed_at_random_moments_keeps_every_promise(tmp_path: Path) -> None:
+async def test_an_agent_killed_at_random_moments_keeps_every_allocation(tmp_path: Path) -> None:
     try:
         detect()
     except RuntimeFailure as error:

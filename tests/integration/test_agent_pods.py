@@ -247,7 +247,7 @@ async def test_a_corrupt_ledger_is_set_aside_and_rebuilt(
     assert (await cluster.pod("p"))["status"] == seen["status"]
 
 
-async def test_a_promise_that_cannot_be_written_is_not_a_promise(
+async def test_an_allocation_that_cannot_be_persisted_is_not_granted(
     cluster: Cluster, node: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = await create(cluster, node, pod("p"))
@@ -269,7 +269,7 @@ async def test_a_promise_that_cannot_be_written_is_not_a_promise(
     assert '"cpu":"400m"' in ledger.path.read_text()
 
 
-async def test_a_runtime_that_fails_once_is_asked_again(cluster: Cluster, node: TestNode) -> None:
+async def test_a_runtime_that_fails_once_is_called_again(cluster: Cluster, node: TestNode) -> None:
     seen = await create(cluster, node, pod("p"))
     node.runtime.fail_next("update_container", RuntimeFailure("the runtime is busy"))
     larger = {"requests": {"cpu": "300m"}, "limits": {"cpu": "400m"}}
@@ -392,7 +392,7 @@ async def test_a_pod_deleted_while_the_agent_takes_over_is_not_kept(
     assert not node.agent.records
 
 
-async def test_a_pod_without_a_promise_is_let_alone_until_it_is_deleted(
+async def test_a_pod_without_an_allocation_is_not_touched_until_it_is_deleted(
     cluster: Cluster, node: TestNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen = await create(cluster, node, pod())
@@ -430,7 +430,7 @@ async def test_a_container_added_to_debug_a_pod_runs_once_and_is_shown(cluster: 
     assert not node.machine.pods
 
 
-async def test_a_pod_that_outlives_its_promise_does_not_keep_others_from_theirs(
+async def test_a_pod_with_an_oversized_allocation_does_not_block_allocations_of_others(
     cluster: Cluster, node: TestNode
 ) -> None:
     seen = await create(cluster, node, pod("held", restartPolicy="Never"))

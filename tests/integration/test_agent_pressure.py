@@ -165,7 +165,7 @@ async def test_critical_pods_are_spared(cluster: Cluster) -> None:
     assert (await cluster.pod("critical", "kube-system"))["status"]["phase"] == "Running"
 
 
-async def test_a_pod_that_asks_for_nothing_is_not_let_onto_a_node_without_memory(cluster: Cluster) -> None:
+async def test_a_pod_without_requests_is_not_admitted_by_a_node_without_memory(cluster: Cluster) -> None:
     node, machine = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"}), Machine()
     machine.now = SHORT
     await reading(node, machine).check()

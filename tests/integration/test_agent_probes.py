@@ -18,7 +18,7 @@ async def test_a_failing_liveness_probe_restarts_the_container(cluster: Cluster,
     assert (await cluster.pod("p"))["status"]["containerStatuses"][0]["restartCount"] >= 1
 
 
-async def test_a_container_that_failed_its_probe_is_not_asked_again(cluster: Cluster, node: TestNode) -> None:
+async def test_a_container_that_failed_its_probe_is_not_probed_again(cluster: Cluster, node: TestNode) -> None:
     probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
     await create(cluster, node, pod("p", container(livenessProbe=probe), terminationGracePeriodSeconds=20))
     await node.pass_time(15)
@@ -81,7 +81,7 @@ async def test_no_container_is_ready_before_its_readiness_probe_succeeded(
     assert ready == sorted(ready) and ready[-1] is True and ready.count(False) >= 2
 
 
-async def test_readiness_is_asked_for_as_soon_as_the_start_is_known(cluster: Cluster, node: TestNode) -> None:
+async def test_readiness_is_probed_as_soon_as_the_start_is_known(cluster: Cluster, node: TestNode) -> None:
     probes: dict[str, Any] = {
         "startupProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1, "initialDelaySeconds": 3},
         "readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 60},

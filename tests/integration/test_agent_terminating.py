@@ -87,7 +87,7 @@ async def test_a_resize_of_a_terminating_pod_is_applied_and_reported(cluster: Cl
     assert in_progress(node) == 0
 
 
-async def test_a_terminating_pod_that_asks_for_too_much_reports_it(cluster: Cluster, node: TestNode) -> None:
+async def test_a_terminating_pod_that_requests_too_much_reports_it(cluster: Cluster, node: TestNode) -> None:
     await deleting(cluster, node, pod("p", "100m"))
     seen = await resize(cluster, node, "p", "50")
     assert resizing(seen) == [("PodResizePending", "Infeasible", seen["metadata"]["generation"])]
@@ -145,7 +145,7 @@ async def test_no_container_of_a_terminating_pod_is_restarted_for_its_size(clust
     assert in_progress(node) == 0
 
 
-async def test_a_new_agent_applies_what_a_terminating_pod_asked_for(cluster: Cluster, node: TestNode) -> None:
+async def test_a_new_agent_applies_what_a_terminating_pod_requested(cluster: Cluster, node: TestNode) -> None:
     await deleting(cluster, node, pod("p", "100m"))
     await node.stop()
     await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": size("300m")}]}})

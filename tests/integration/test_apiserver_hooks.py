@@ -66,13 +66,13 @@ async def test_a_hook_for_v1_sees_and_changes_a_v2_object_as_v1(ask: Hooked) -> 
     assert {name: target["averageUtilization"] for name, target in found.items()} == {"cpu": 42, "memory": 50}
 
 
-async def test_a_hook_that_wants_exact_matches_is_not_asked(ask: Hooked) -> None:
+async def test_a_hook_that_requires_exact_matches_is_not_called(ask: Hooked) -> None:
     await ask.hook(VALIDATING, rule("autoscaling", "v1", "horizontalpodautoscalers"), matchPolicy="Exact")
     assert (await ask("POST", V2, autoscaler(50)))[0] == 201
     assert ask.hooks.asked == []
 
 
-async def test_a_hook_whose_rules_change_is_asked_by_the_new_ones(ask: Hooked) -> None:
+async def test_a_hook_whose_rules_change_is_called_by_the_new_rules(ask: Hooked) -> None:
     await ask.hook(VALIDATING, rule("", "v1", "configmaps"))
     assert (await ask("POST", MAPS, {"metadata": {"name": "one"}}))[0] == 201
     changed = ask.hooks.configuration(VALIDATING, "h", [rule("", "v1", "secrets")])
@@ -178,7 +178,7 @@ async def test_a_patch_of_the_wrong_type_fails_the_request(ask: Hooked) -> None:
         ("request.userInfo.username == 'maker' && object.metadata.name.startsWith('c')", True),
     ],
 )
-async def test_conditions_may_ask_what_the_user_may_do(ask: Hooked, expression: str, asked: bool) -> None:
+async def test_conditions_may_check_what_the_user_may_do(ask: Hooked, expression: str, asked: bool) -> None:
     roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}]
     await ask("POST", f"{roles}/roles", {"metadata": {"name": "r"}, "rules": rules})
@@ -240,14 +240,14 @@ async def test_hooks_that_can_never_work_are_refused(ask: Hooked, change: Object
     assert [cause["field"] for cause in reported["details"]["causes"]] == [f"webhooks[0].{field}" for field in fields]
 
 
-async def test_a_service_may_be_asked_at_its_root(ask: Hooked) -> None:
+async def test_a_service_may_be_requested_at_its_root(ask: Hooked) -> None:
     for name, path in (("a", ""), ("b", "/"), ("c", "/deep/er/")):
         made = ask.hooks.configuration(VALIDATING, name, [rule("example.com", "v1", "things")])
         made["webhooks"][0]["clientConfig"] = {"service": {"name": "x", "namespace": "y", "path": path}}
         assert (await ask("POST", f"{HOOKS}/{VALIDATING.lower()}s", made))[0] == 201
 
 
-async def test_older_hooks_are_asked_in_the_version_they_speak(ask: Hooked) -> None:
+async def test_older_hooks_are_called_in_the_version_they_support(ask: Hooked) -> None:
     patch = base64.b64encode(b'[{"op":"add","path":"/data","value":{"by":"hook"}}]').decode()
     ask.hooks.answers["h"] = lambda asked: {"allowed": True, "patch": patch, "uid": ""}
     versions = ["v0", "v1beta1", "v1"]

@@ -131,7 +131,7 @@ async def test_a_pod_of_containers_stays(ask: Asker) -> None:
     assert code == 409 and "is not a virtual machine" in answer["message"]
 
 
-async def test_a_pod_that_moves_counts_on_both_nodes_and_cannot_be_asked_to_move_twice(ask: Asker) -> None:
+async def test_a_migrating_pod_counts_on_both_nodes_and_cannot_be_migrated_twice(ask: Asker) -> None:
     await running(ask)
     await running(ask, "q")
     await running(ask, "r")

@@ -116,7 +116,7 @@ async def test_variables_conditions_and_parameters_are_at_hand(ask: Asker) -> No
 
 
 @pytest.mark.parametrize(("again", "seen"), [("IfNeeded", "yes"), ("Never", None)])
-async def test_a_policy_has_another_turn_if_it_asks_for_one(ask: Asker, again: str, seen: str | None) -> None:
+async def test_a_policy_is_reinvoked_if_it_requests_that(ask: Asker, again: str, seen: str | None) -> None:
     first = 'has(object.metadata.labels) ? [JSONPatch{op: "add", path: "/data/seen", value: "yes"}] : []'
     await bound(ask, "a-first", first, reinvocationPolicy=again)
     await bound(ask, "b-second", _LABELLED)

@@ -84,7 +84,7 @@ async def test_only_balancers_report_addresses_and_the_address_of_a_service_cann
     assert code == 200 and balanced["status"]["loadBalancer"]["ingress"] == [{"ip": "1.2.3.4", "ipMode": "VIP"}]
 
 
-async def test_a_server_that_starts_again_knows_which_ports_are_in_use(tmp_path: Path) -> None:
+async def test_a_restarted_server_recovers_which_ports_are_in_use(tmp_path: Path) -> None:
     from podfit.apiserver.app import ApiServer
     from podfit.apiserver.config import Config
     from podfit.store.memory import MemoryStore
@@ -125,7 +125,7 @@ async def test_a_number_is_one_port_whatever_its_protocol(ask: Asker) -> None:
     assert (await refusal(ask, "b", type="NodePort", ports=ports))[0] == 422
 
 
-async def test_a_dry_run_takes_no_port_and_does_not_ask_for_its_range(ask: Asker) -> None:
+async def test_a_dry_run_takes_no_port_and_does_not_request_its_range(ask: Asker) -> None:
     ports = [{"port": 80, "nodePort": 30080}]
     for name in ("a", "b"):
         assert await refusal(ask, name, DRY, type="NodePort", ports=ports) == (201, "")

@@ -125,9 +125,7 @@ async def test_endpoints_are_deprecated(ask: Asker) -> None:
         ("stream=Noise", 422, 'stream: Unsupported value: "Noise": supported values: "All", "Stdout", "Stderr"'),
     ],
 )
-async def test_log_options_are_checked_before_anything_is_looked_for(
-    ask: Asker, query: str, code: int, message: str
-) -> None:
+async def test_log_options_are_checked_before_anything_is_read(ask: Asker, query: str, code: int, message: str) -> None:
     status, reported = await ask("GET", f"/api/v1/namespaces/default/pods/p/log?{query}")
     prefix = 'PodLogOptions "p" is invalid: ' if code == 422 else ""
     assert (status, reported["message"]) == (code, prefix + message)

@@ -166,7 +166,7 @@ async def test_watches_are_converted(ask: Definer, hooks: HookServer) -> None:
     assert {event["object"]["apiVersion"] for event in seen} == {"example.com/v2"}
 
 
-async def test_fields_are_those_of_the_version_asked_for(ask: Definer, hooks: HookServer) -> None:
+async def test_fields_are_those_of_the_requested_version(ask: Definer, hooks: HookServer) -> None:
     made = by(hooks)
     for row, *fields in zip(made["spec"]["versions"], ("hostPort", "host"), strict=True):
         row["selectableFields"] = [{"jsonPath": f".spec.{name}"} for name in fields]

@@ -119,7 +119,7 @@ async def test_an_approver_cannot_write_the_certificate_or_a_verdict_of_the_sign
             await jane.update(CSR, {**found, "status": status}, "status")
 
 
-async def test_a_serving_certificate_has_the_names_asked_for_and_serves_only(whole: Whole) -> None:
+async def test_a_serving_certificate_has_the_requested_names_and_serves_only(whole: Whole) -> None:
     jane = await approver_of(whole, SERVING)
     await jane.create(CSR, request("system:node:n1", ["system:nodes"], SERVING, SERVING_USAGES, "n1", "n1.example.com"))
     await approve(jane)

@@ -219,7 +219,7 @@ async def test_a_failure_policy_means_conditions_that_hold_unless_it_says_otherw
         assert [row["status"] for row in shown["onPodConditions"]] == ["True", "False"]
 
 
-async def test_every_container_of_an_indexed_job_knows_its_index(timed: Start) -> None:
+async def test_every_container_of_an_indexed_job_has_its_index_in_a_variable(timed: Start) -> None:
     async with timed("job-controller") as one:
         pod = pod_spec(restartPolicy="Never")
         own = {"name": "JOB_COMPLETION_INDEX", "value": "mine"}

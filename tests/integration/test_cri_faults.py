@@ -189,7 +189,7 @@ async def test_a_slow_update_of_one_container_holds_up_no_other(node: Node, prox
 # --- all changes of a resize as one ----------------------------------------------------------------------------------
 
 
-async def test_a_resize_asks_the_runtime_once_for_each_container_and_for_all_at_the_same_time(
+async def test_a_resize_calls_the_runtime_once_for_each_container_and_for_all_concurrently(
     node: Node, proxy: CriProxy
 ) -> None:
     uid = await node.pod()
@@ -393,7 +393,7 @@ async def test_missing_statistics_count_as_zero_and_cause_no_error(node: Node, p
     assert [state.id for state, _ in await node.runtime.usages(uid)] == [cid]
 
 
-async def test_the_end_of_a_container_is_asked_for_by_one_task_however_late_the_runtime_knows(
+async def test_one_task_requests_the_end_of_a_container_however_late_the_runtime_reports_it(
     node: Node, proxy: CriProxy
 ) -> None:
     cid = await node.container(await node.pod(), "sleep", "0.2")
@@ -478,7 +478,7 @@ async def test_a_runtime_that_hangs_holds_up_only_what_waits_for_it(
     await until_recorded(alone, cid, lambda found: found.memory_limit_in_bytes == 80 * MIB)
 
 
-async def test_a_sandbox_that_dies_is_noticed_at_once(alone: Node) -> None:
+async def test_a_sandbox_that_exits_is_detected_at_once(alone: Node) -> None:
     uid = await alone.pod()
     await alone.container(uid)
     request = api.PodSandboxStatusRequest(pod_sandbox_id=alone.runtime._inventory.pods[uid].sandbox_id, verbose=True)

@@ -187,7 +187,7 @@ async def test_discovery_lists_the_subresource_resize_where_the_default_dialect_
         assert await announced(whole) == (set() if default in ("2020", "v1.31") else everywhere)
 
 
-async def test_a_client_that_speaks_the_native_form_finds_resize_whatever_the_default(tmp_path: Path) -> None:
+async def test_a_client_of_the_native_form_discovers_resize_whatever_the_default(tmp_path: Path) -> None:
     async with Whole(tmp_path, resize_dialect="v1.31", controllers=False) as whole:
         answer = await whole.up.server.handle(Request("GET", "/api/v1", {}, {HEADER.lower(): "v1.35"}, b"", ADMIN))
         assert b'"pods/resize"' in answer.body

@@ -132,7 +132,7 @@ async def test_a_list_of_all_namespaces_shows_each_pod_in_its_own_dialect(cluste
 
 
 @pytest.mark.parametrize("dialect", OLDER)
-async def test_a_client_that_asks_for_it_gets_the_native_form(cluster: Cluster, dialect: str) -> None:
+async def test_a_client_that_requests_it_gets_the_native_form(cluster: Cluster, dialect: str) -> None:
     await Asker(cluster.server)("POST", pods_in(dialect), manifest())
     headers = {HEADER.lower(): "v1.35"}
     answer = await cluster.server.handle(Request("GET", pods_in(dialect, "/p"), {}, headers, b"", ADMIN))
@@ -185,7 +185,7 @@ async def test_an_invalid_applied_amount_is_named(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["2020", "2021"])
-async def test_a_json_patch_speaks_of_what_is_shown(cluster: Cluster, dialect: str) -> None:
+async def test_a_json_patch_refers_to_the_represented_object(cluster: Cluster, dialect: str) -> None:
     ask = Asker(cluster.server)
     await ask("POST", pods_in(dialect), manifest())
     test = {"op": "test", "path": "/spec/containers/0/resizePolicy/0/policy", "value": NO_RESTART[dialect]}
@@ -318,7 +318,9 @@ async def test_a_resize_under_way_survives_every_change_of_dialect(cluster: Clus
     assert await cluster.native.get(POD, space("v1.35"), "p") == stored
 
 
-async def test_resizes_end_as_asked_while_their_namespace_changes_dialect_again_and_again(cluster: Cluster) -> None:
+async def test_resizes_reach_the_requested_size_while_their_namespace_changes_dialect_repeatedly(
+    cluster: Cluster,
+) -> None:
     """One resize waits until another pod is gone; others are accepted at once, whatever the dialect is at that time."""
     node = await cluster.node("n1", capacity={"cpu": "1", "memory": "1Gi", "pods": "10"})
     ask, base = Asker(cluster.server), pods_in("v1.35")

@@ -84,7 +84,7 @@ async def test_logs_exec_and_exit_codes(whole: Whole) -> None:
     assert "error executing command in container" in errors
 
 
-async def test_exec_and_attach_of_clients_that_speak_spdy(whole: Whole) -> None:
+async def test_exec_and_attach_over_spdy(whole: Whole) -> None:
     await run(whole, ["sh", "-c", "echo hello; sleep 1d"])
     kubectl = Kubectl(whole, **SPDY)
     assert await kubectl("exec", "-i", "p", "--", "cat", given=b"through and back" * 10000) == (

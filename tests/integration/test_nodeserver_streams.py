@@ -121,7 +121,7 @@ async def test_clients_of_the_first_channel_protocol_get_no_status(
 
 
 @pytest.mark.parametrize(("protocol", "wanted"), [("binary.k8s.io", b"hello\n"), ("base64.binary.k8s.io", "aGVsbG8K")])
-async def test_logs_come_over_a_websocket_in_the_protocol_asked_for(
+async def test_logs_come_over_a_websocket_in_the_requested_protocol(
     front: Front, protocol: str, wanted: bytes | str
 ) -> None:
     await front.run()
@@ -270,7 +270,7 @@ async def test_attach_shows_what_comes_and_ends_with_the_container(front: Front)
     assert reported[3] == SUCCESS
 
 
-async def test_streams_must_be_asked_for_and_upgraded(front: Front) -> None:
+async def test_streams_must_be_requested_and_upgraded(front: Front) -> None:
     await front.run()
     path = f"{front.node}/exec/default/p/c"
     assert (await front.get(f"{path}?command=true"))[0] == 400

@@ -185,7 +185,7 @@ async def test_a_server_that_does_not_resize_gets_one_clear_sentence(tmp_path: P
     assert str(refused.value) == reported
 
 
-async def test_a_server_of_our_own_time_is_spoken_to_natively(tmp_path: Path) -> None:
+async def test_a_current_server_gets_native_requests(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         form = await cluster.native.server_form()
     assert (form.on_pod, form.in_words) == (False, False)

@@ -90,7 +90,7 @@ async def test_warnings_of_an_answer_make_the_report_partial(cluster: Autoscaled
     assert report.missing == ("Prometheus warns: store 10.0.0.7 did not answer",)
 
 
-async def test_too_many_samples_are_asked_for_in_smaller_parts(cluster: Autoscaled) -> None:
+async def test_too_many_samples_are_requested_in_smaller_parts(cluster: Autoscaled) -> None:
     lying = Lying()
 
     def refuse(asked: dict[str, str], answer: dict[str, Any]) -> web.StreamResponse | None:
@@ -110,7 +110,7 @@ async def test_too_many_samples_are_asked_for_in_smaller_parts(cluster: Autoscal
     assert report.findings[0].evidence.days > 1.9
 
 
-async def test_a_prometheus_that_fails_permanently_is_not_asked_on_and_on(cluster: Autoscaled) -> None:
+async def test_a_prometheus_that_fails_permanently_is_not_queried_forever(cluster: Autoscaled) -> None:
     lying = Lying()
     lying.fault = lambda asked, answer: web.Response(status=503, text="overloaded")
     async with serving(lying) as url:

@@ -170,7 +170,7 @@ async def test_room_freed_by_a_resize_wakes_the_waiting_pod(bench: Bench) -> Non
     assert await bench.bound("q") == "n1"
 
 
-async def test_a_deferred_resize_reserves_what_it_asks_for(bench: Bench) -> None:
+async def test_a_deferred_resize_reserves_what_it_requests(bench: Bench) -> None:
     await bench.node("n1", cpu="2")
     await bench.pod("p1", "100m")
     await bench.bound("p1")
@@ -469,7 +469,7 @@ async def test_a_pod_waits_for_its_claim_and_is_scheduled_once_it_exists(bench: 
     assert await bench.bound("p") == "n1"
 
 
-async def test_pods_of_a_set_are_spread_though_they_do_not_ask_for_it(bench: Bench) -> None:
+async def test_pods_of_a_set_are_spread_though_they_do_not_request_it(bench: Bench) -> None:
     # By their free capacity alone all pods would go to the first node.
     for name, cpu in (("n1", "64"), ("n2", "2"), ("n3", "2")):
         await bench.node(name, cpu)

@@ -183,7 +183,7 @@ async def test_impersonation_requires_the_permission(ask: Asker) -> None:
         {"appArmorProfile": {"type": "Localhost", "localhostProfile": "p"}},
     ],
 )
-async def test_a_container_is_not_started_without_the_profile_it_asks_for(cluster: Cluster, profile: Object) -> None:
+async def test_a_container_is_not_started_without_the_profile_it_requests(cluster: Cluster, profile: Object) -> None:
     """CVE-2023-2431: it would run unconfined."""
     node = await cluster.node()
     spec = {"nodeName": "node1", "automountServiceAccountToken": False}

@@ -124,6 +124,6 @@ async def test_what_a_cache_holds_and_reports(whole: Whole, component: Client, s
     task.cancel()
 
 
-async def test_what_the_agent_knows_of_a_pod(whole: Whole) -> None:
+async def test_the_agents_record_of_a_pod_is_read_only(whole: Whole) -> None:
     [record] = [record for record in whole.up.agents[0].records.values() if record.name == "p"]
     expect_read_only(record.pod)

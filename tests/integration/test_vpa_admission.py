@@ -130,7 +130,7 @@ async def test_every_pod_of_a_template_gets_what_the_first_one_got(cluster: Auto
     assert later["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "300m"
 
 
-async def test_a_recommender_that_can_be_asked_knows_best(cluster: Autoscaled) -> None:
+async def test_a_reachable_recommender_takes_precedence(cluster: Autoscaled) -> None:
     await cluster.deployment("web", 0)
     await cluster.vpa("web", "web")
     await cluster.recommend("web", {"cpu": "500m", "memory": "300Mi"})
@@ -550,7 +550,9 @@ async def test_with_the_failure_policy_fail_pods_are_rejected_while_the_webhook_
     assert "vpa.k8s.io" in refused.value.message
 
 
-async def test_only_pods_that_nothing_autoscales_and_that_wait_for_nothing_pass_unasked(cluster: Autoscaled) -> None:
+async def test_only_pods_that_nothing_autoscales_and_that_wait_for_nothing_are_admitted_without_a_review(
+    cluster: Autoscaled,
+) -> None:
     waiting = {"metadata": {"annotations": {"podfit.dev/requires-vpa": "true"}}, "spec": {}}
     async with admitting(cluster) as webhook:
         assert webhook.reviews.may_skip(("", "pods"), "default", {"metadata": {}, "spec": {}})

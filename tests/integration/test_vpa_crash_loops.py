@@ -123,7 +123,7 @@ async def test_kills_that_no_status_showed_are_counted_from_the_node(tmp_path: P
         assert len(looks) > 1 and counted(whole) <= on_node(whole)
 
 
-async def test_a_crash_loop_ends_when_the_memory_that_kills_ask_for_suffices(tmp_path: Path) -> None:
+async def test_a_crash_loop_ends_when_the_memory_raised_by_kills_suffices(tmp_path: Path) -> None:
     async with Whole(tmp_path, vpa=True, vpa_flags=FLAGS) as whole:
         await loop_of(whole, "InPlaceOrRecreate")
 

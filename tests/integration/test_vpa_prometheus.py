@@ -105,7 +105,7 @@ async def test_the_plan_names_queries_and_expects_about_as_many_samples_as_come(
     assert plan.expected * 0.9 <= sink.samples <= plan.expected * 1.1
 
 
-async def test_large_answers_are_asked_for_in_parts(prometheus: Prometheus, backfilled: tuple[Path, int]) -> None:
+async def test_large_answers_are_requested_in_parts(prometheus: Prometheus, backfilled: tuple[Path, int]) -> None:
     history = PrometheusHistory(config(prometheus.url, prometheus_max_samples=20))
     sink = Gathered()
     await history.load(sink, backfilled[1])
@@ -161,7 +161,7 @@ async def test_eight_days_make_a_recommendation_at_once(cluster: Autoscaled, pro
     assert not [condition for condition in vpa["status"]["conditions"] if condition["type"] == "FetchingHistory"]
 
 
-async def test_a_prometheus_that_is_away_at_start_is_asked_again(
+async def test_a_prometheus_that_is_unavailable_at_start_is_queried_again(
     cluster: Autoscaled, backfilled: tuple[Path, int]
 ) -> None:
     late = Prometheus(backfilled[0])
@@ -209,7 +209,7 @@ async def test_a_wrong_address_is_reported_and_not_retried_forever() -> None:
     await history.close()
 
 
-async def test_a_prometheus_that_knows_nothing_leads_to_no_recommendation(
+async def test_a_prometheus_without_data_leads_to_no_recommendation(
     prometheus: Prometheus, cluster: Autoscaled
 ) -> None:
     await cluster.deployment("web", 1)

@@ -134,7 +134,7 @@ async def updated(cluster: Autoscaled, url: str) -> str:
     return str(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
 
 
-async def test_the_updater_asks_the_recommender_and_falls_back_to_the_object(cluster: Autoscaled) -> None:
+async def test_the_updater_queries_the_recommender_and_falls_back_to_the_object(cluster: Autoscaled) -> None:
     fresh = (await ask(cluster.admin, query()))["status"]["recommendation"]["containerRecommendations"][0]["target"]
     # The object's recommendation is outdated; only the recommender has the current one.
     await cluster.recommend("web", {"cpu": "300m"}, lowerBound={"cpu": "250m"}, upperBound={"cpu": "2"})

@@ -141,7 +141,7 @@ async def test_a_single_replica_is_restarted_only_if_the_autoscaler_allows(
     assert reported["reason"] == "TooFewReplicas" and "1 of at least 2 replicas" in reported["message"]
 
 
-async def test_a_resize_without_restart_asks_no_budget(cluster: Autoscaled, updater: Updater) -> None:
+async def test_a_resize_without_restart_checks_no_budget(cluster: Autoscaled, updater: Updater) -> None:
     pods = await restarting(cluster, "web")
     bounds: Any = {"lowerBound": {"memory": "150Mi"}, "upperBound": {"memory": "1Gi"}}
     await cluster.recommend("web", {"cpu": "100m", "memory": "200Mi"}, **bounds)

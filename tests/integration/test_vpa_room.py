@@ -73,7 +73,7 @@ async def full_elsewhere(cluster: Autoscaled) -> None:
     await cluster.node("small", cpu="2", memory="4Gi")
 
 
-async def test_two_autoscalers_do_not_promise_the_same_room(cluster: Autoscaled, updater: Updater) -> None:
+async def test_two_autoscalers_do_not_reserve_the_same_room(cluster: Autoscaled, updater: Updater) -> None:
     await full_elsewhere(cluster)
     await scaled(cluster, "a", "small", "920m", "900m")
     await scaled(cluster, "b", "small", "920m", "900m")
@@ -168,7 +168,7 @@ async def test_a_pod_is_not_evicted_for_a_successor_of_the_same_size(cluster: Au
 
 
 @pytest.mark.parametrize("kind", ["requests", "limits"])
-async def test_a_quota_is_promised_once(cluster: Autoscaled, updater: Updater, kind: str) -> None:
+async def test_a_quota_is_reserved_once(cluster: Autoscaled, updater: Updater, kind: str) -> None:
     limits = {"cpu": "100m"}
     for name in ("a", "b"):
         await cluster.deployment(name, 2, limits=limits)

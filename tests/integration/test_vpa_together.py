@@ -93,7 +93,7 @@ BURSTS = "while :; do i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; sleep 0
         pytest.param("process", marks=[pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]),
     ],
 )
-async def test_a_meter_knows_how_often_a_container_reaches_its_limit(tmp_path: Path, runtime: str) -> None:
+async def test_a_meter_reports_how_often_a_container_reaches_its_limit(tmp_path: Path, runtime: str) -> None:
     """Bursts reach the limit of 200m; average usage is far lower."""
     async with Whole(tmp_path, runtime=runtime, stop_pods=True, meter_resolution_s=1.0) as whole:
         pod = pod_spec("50m", "64Mi")

@@ -325,7 +325,7 @@ async def test_an_oom_kill_alone_raises_memory_and_leaves_cpu(cluster: Autoscale
     assert Quantity.parse(target["memory"]).value > 600 * 2**20
 
 
-async def test_low_confidence_speaks_of_containers_with_numbers_only(cluster: Autoscaled) -> None:
+async def test_low_confidence_names_only_containers_with_numbers(cluster: Autoscaled) -> None:
     cluster.use(await two_containers(cluster), "100m", "500000000")
     await cluster.vpa("web", "web")
     model = replace(CONFIG.model, confidence_interval_cpu=60, confidence_interval_memory=60, start_from_similar="off")

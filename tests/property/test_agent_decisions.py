@@ -178,7 +178,7 @@ def test_after_the_last_step_nothing_is_left_to_do(pair: tuple[Any, Any]) -> Non
 
 @settings(max_examples=300)
 @given(st.lists(resizes(), min_size=1, max_size=6), st.integers(500, 6000), st.integers(64, 2048))
-def test_promises_never_exceed_the_node_and_granting_is_idempotent(
+def test_allocations_never_exceed_the_node_and_granting_is_idempotent(
     wanted: list[tuple[Any, Any]], cpu: int, memory: int
 ) -> None:
     space = {"cpu": Quantity.of_milli(cpu), "memory": Quantity.of_units(memory << 20)}
@@ -238,7 +238,7 @@ def test_only_a_request_that_grows_is_a_reason_to_refuse(
 
 
 @given(st.integers(11, 64_000), st.integers(0, 9999))
-def test_a_quota_that_systemd_rounded_up_is_shown_as_it_was_asked_for(milli: int, above_us: int) -> None:
+def test_a_quota_that_systemd_rounded_up_is_shown_as_it_was_requested(milli: int, above_us: int) -> None:
     limits = {"cpu": kernel.cpu_text(milli), "memory": "64Mi"}
     size = {"limits": limits, "requests": {"cpu": "10m", "memory": "64Mi"}}
     exact = kernel.container_limits(size)

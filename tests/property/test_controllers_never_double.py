@@ -123,7 +123,7 @@ async def play(folder: Path, seed: int, loss: float, sizes: list[int]) -> int:
 
 @settings(max_examples=25)
 @given(st.integers(0, 2**32), st.sampled_from([0.1, 0.3]), st.lists(st.integers(0, 3), min_size=1, max_size=2))
-def test_a_replica_set_never_has_more_pods_than_were_ever_asked_for(seed: int, loss: float, sizes: list[int]) -> None:
+def test_a_replica_set_never_has_more_pods_than_were_ever_requested(seed: int, loss: float, sizes: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         most = asyncio.run(play(Path(folder), seed, loss, sizes))
     assert most <= max(sizes)

@@ -33,7 +33,7 @@ def test_a_set_is_read_back_from_its_text(cpus: Cpus) -> None:
 
 
 @given(SHAPES.flatmap(lambda obj: st.tuples(st.just(obj), some(obj))), st.data())
-def test_as_many_are_taken_as_asked_and_only_free_ones(given_: tuple[Topology, Cpus], data: st.DataObject) -> None:
+def test_the_requested_number_of_free_cpus_is_taken(given_: tuple[Topology, Cpus], data: st.DataObject) -> None:
     topology, free = given_
     count = data.draw(st.integers(0, len(free)))
     found = take(topology, free, count)

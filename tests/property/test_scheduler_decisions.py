@@ -270,7 +270,7 @@ def test_a_pod_is_placed_exactly_where_explain_allows_it(cluster: tuple[list[Obj
 
 @given(nodes(), st.lists(st.integers(0, 10**6), min_size=1, max_size=30), st.data())
 @settings(max_examples=150)
-def test_placing_never_promises_more_than_a_node_has(there: list[Object], _: list[int], data: st.DataObject) -> None:
+def test_placing_never_reserves_more_than_a_node_has(there: list[Object], _: list[int], data: st.DataObject) -> None:
     board = Board(snapshot_of(there, [], NAMESPACES), Rules(deterministic=data.draw(st.booleans())), seed=2)
     for number in range(data.draw(st.integers(1, 12))):
         pod = data.draw(pods(f"q{number}"))

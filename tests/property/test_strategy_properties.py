@@ -90,7 +90,7 @@ def test_a_resize_changes_sizes_only_and_leaves_the_stored_object_alone(
 
 
 @given(pods())
-def test_a_valid_pod_asks_for_no_more_than_its_limits(pod: dict[str, Any]) -> None:
+def test_a_valid_pod_requests_no_more_than_its_limits(pod: dict[str, Any]) -> None:
     if PODS.validate_create(pod):
         return
     for container in pod["spec"]["containers"]:

@@ -63,7 +63,7 @@ def test_every_kill_is_counted_once_whichever_states_show_its_end(reasons: list[
 
 
 @given(st.integers(1, 12), st.data())
-def test_a_series_of_kills_is_counted_in_full_when_looks_miss_some(number: int, data: st.DataObject) -> None:
+def test_a_series_of_kills_is_counted_in_full_if_some_are_not_observed(number: int, data: st.DataObject) -> None:
     shows = [{"running"}] + [data.draw(SHOWN | st.just(set())) for _ in range(number - 1)]
     looks = life(["OOMKilled"] * number, shows)
     looks.append(pod({"running": {}}, end(number - 1, "OOMKilled"), number))

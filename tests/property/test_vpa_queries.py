@@ -18,7 +18,7 @@ def test_the_interval_of_scrapes_is_found_from_their_number(every: int, phase: f
 
 
 @given(EVERY, st.integers(0, 10**6), st.sampled_from([60.0, 600.0, 3600.0]))
-def test_samples_are_never_asked_for_more_often_than_they_are_scraped(every: int, series: int, given: float) -> None:
+def test_samples_are_never_requested_more_often_than_they_are_scraped(every: int, series: int, given: float) -> None:
     assert resolution(PrometheusConfig(history_resolution=given), every, series) >= every
 
 

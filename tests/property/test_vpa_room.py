@@ -146,7 +146,7 @@ def test_resizes_in_place_leave_successors_their_places_whatever_the_scheduler_c
     schedule(data, nodes, promised, [Claim(*item) for item in pending])
 
 
-def test_a_pod_that_may_go_anywhere_is_not_evicted_if_it_could_take_the_only_place_of_a_promised_one() -> None:
+def test_a_pod_that_may_go_anywhere_is_not_evicted_if_it_could_take_the_only_place_reserved_for_another() -> None:
     def node(name: str, zone: str, cpu: int) -> NodeRoom:
         return NodeRoom({"metadata": {"name": name, "labels": {"zone": zone}}}, {"cpu": cpu})
 

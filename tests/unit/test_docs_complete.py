@@ -162,12 +162,12 @@ def alert_rules() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("rule", alert_rules(), ids=lambda rule: str(rule["alert"]))
-def test_alerts_ask_for_metrics_that_exist_and_say_what_to_do(rule: dict[str, Any]) -> None:
+def test_alerts_query_metrics_that_exist_and_say_what_to_do(rule: dict[str, Any]) -> None:
     assert names_in(rule["expr"]) <= inventory.metrics()
     assert rule["annotations"]["summary"] and rule["annotations"]["action"]
 
 
-def test_the_dashboard_asks_for_metrics_that_exist() -> None:
+def test_the_dashboard_queries_metrics_that_exist() -> None:
     board = json.loads((ROOT / "deploy/grafana/podfit.json").read_text())
     asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     assert len(asked) > 10

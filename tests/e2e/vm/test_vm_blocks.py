@@ -100,7 +100,7 @@ async def test_a_volume_that_cannot_be_a_disk_is_refused_with_the_reason(tmp_pat
 
 
 @needs_virtiofs
-async def test_a_guest_has_the_token_of_its_service_account_if_the_pod_asks_for_it(tmp_path: Path) -> None:
+async def test_a_guest_has_the_token_of_its_service_account_if_the_pod_requests_it(tmp_path: Path) -> None:
     token = tmp_path / "kube-api-access-x1"
     token.mkdir()
     (token / "token").write_text("abc")

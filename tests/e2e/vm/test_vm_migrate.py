@@ -219,7 +219,7 @@ def test_a_vm_pod_moves_to_another_node_and_stays_the_same_pod(cluster: Nodes) -
     cluster.up.kubectl("delete", "pod", "guest")
 
 
-def test_a_migration_goes_on_after_both_agents_and_both_runtimes_were_killed(cluster: Nodes) -> None:
+def test_a_migration_continues_after_both_agents_and_both_runtimes_were_killed(cluster: Nodes) -> None:
     """The target's runtime hangs first, so that the migration waits for it as Offered."""
     running(cluster, "hardy", "two")
     boot = cluster.exec("hardy", *BOOT_ID)

@@ -31,7 +31,7 @@ async def address_of(vms: Vms, id: str = "") -> tuple[str, str]:
     return sandbox, found.status.network.ip
 
 
-async def test_guests_that_read_their_command_line_or_ask_by_dhcp_are_reached_at_the_pods_address(
+async def test_guests_configured_by_command_line_or_dhcp_are_reached_at_the_pods_address(
     tmp_path: Path,
 ) -> None:
     async with serving(tmp_path, guest_archive(tmp_path), network="bridge") as (runtime, vms):

@@ -110,7 +110,7 @@ async def test_virtio_mem_meets_every_size_both_ways(served: tuple[Any, Vms]) ->
         assert not memory.devices
 
 
-async def test_numa_cells_get_memory_where_it_was_asked_for(served: tuple[Any, Vms]) -> None:
+async def test_numa_cells_get_memory_where_it_was_requested(served: tuple[Any, Vms]) -> None:
     _, vms = served
     async with vms.running("numa", cpus=1, memory=512, numa_cells="4", numa_node="1") as id:
         await vms.booted(id)

@@ -36,7 +36,7 @@ async def test_a_pod_deleted_while_no_agent_ran_is_removed_at_the_next_start(nod
     assert node.machine.pods == {} and node.agent.ledger.uids() == set()
 
 
-async def test_a_runtime_that_fails_at_the_start_is_asked_again(node: TestNode) -> None:
+async def test_a_runtime_that_fails_at_the_start_is_called_again(node: TestNode) -> None:
     await create(node.cluster, node, pod())
     await node.stop()
     failing = [RuntimeFailure("not yet")]

@@ -10,7 +10,7 @@ from podfit.reconcile.result import DONE, Requeue, Result
 
 
 @pytest.mark.parametrize("after_s", [5.0, 0.0, -1.0])
-async def test_a_pass_that_asks_for_another_gets_it_even_if_its_time_has_come_meanwhile(after_s: float) -> None:
+async def test_a_pass_that_requests_another_gets_it_even_if_its_time_has_come_meanwhile(after_s: float) -> None:
     clock, passes = FakeClock(), list[str]()
 
     async def work(uid: str) -> Result:

@@ -220,7 +220,7 @@ def test_uses_finds_the_variable_and_not_its_namesake() -> None:
     assert not both.compile("self.oldSelf == 'oldSelf'").uses("oldSelf")
 
 
-def test_the_pace_looks_early_at_an_evaluation_whose_units_of_cost_may_take_long() -> None:
+def test_the_pace_checks_early_an_evaluation_whose_units_of_cost_may_take_long() -> None:
     class Ending(YieldPolicy):
         def step(self) -> None:
             raise Interrupted

@@ -119,7 +119,7 @@ def test_an_update_that_changes_nothing_leaves_no_trace() -> None:
     assert new == live
 
 
-def test_removed_fields_are_nobodys() -> None:
+def test_removed_fields_have_no_owner() -> None:
     live = applied(None, "one", {"k": "1", "j": "1"})
     new = deepcopy(live)
     del new["data"]["k"]

@@ -79,7 +79,7 @@ def test_families_the_cluster_does_not_have_are_refused(spec: dict[str, Any], wo
     assert refused.value.message == f'Service "s" is invalid: {words}'
 
 
-def test_a_dry_run_asks_only_whether_an_address_is_in_the_range() -> None:
+def test_a_dry_run_checks_only_whether_an_address_is_in_the_range() -> None:
     addresses = ServiceAddresses("10.96.0.0/24")
     spec = {"clusterIP": addresses.first, "clusterIPs": [addresses.first]}
     addresses.allocate({"metadata": {"name": "s"}, "spec": spec}, dry_run=True)

@@ -64,7 +64,7 @@ async def test_reads_wait_for_a_client_with_fewer_requests_and_go_on_when_it_is_
     assert len(begun) == 4
 
 
-async def test_nobody_waits_for_a_request_that_turned_out_to_be_long() -> None:
+async def test_no_client_waits_for_a_request_that_turned_out_to_be_long() -> None:
     tested, _ = turns()
     small, begun = request("small"), list[str]()
     await tested.enter(small)

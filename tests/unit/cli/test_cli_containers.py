@@ -72,7 +72,7 @@ def test_without_a_limit_the_cause_is_elsewhere() -> None:
         ([{"what": "OOM-killed", "why": "other", "numbers": {"memory_limit": "8Mi"}}], None),
     ],
 )
-def test_after_a_resize_only_the_nodes_story_knows_the_limit_of_then(story: list[Any], then: str | None) -> None:
+def test_after_a_resize_only_the_nodes_story_has_the_earlier_limit(story: list[Any], then: str | None) -> None:
     resized = pod(
         RUNNING, ended(), limits="64Mi", managedFields=[{"subresource": "resize", "time": rfc3339(time.time())}]
     )

@@ -77,7 +77,7 @@ def test_a_restart_is_announced() -> None:
 
 
 @given(st.integers(1, 4000), st.integers(1, 4000))
-def test_the_planned_pod_has_what_was_wished_and_nothing_else_moved(cpu: int, limit: int) -> None:
+def test_the_planned_pod_has_the_requested_sizes_and_nothing_else_changes(cpu: int, limit: int) -> None:
     before = pod()
     try:
         made = plan(before, RequestedSizes(requests={"cpu": f"{cpu}m"}, limits={"cpu": f"{limit}m"}))
@@ -97,7 +97,7 @@ def test_the_error_for_a_bad_quantity_has_an_example(text: str) -> None:
         read_amount(text, "--cpu")
 
 
-def test_memory_without_a_unit_is_asked_back() -> None:
+def test_memory_without_a_unit_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(BadAmount, match="did you mean 64Mi"):
         read_amount("64", "--memory")
 

@@ -54,7 +54,7 @@ async def lists_within(server: Server, steps: int) -> int:
 
 
 @pytest.mark.parametrize("broken_lists", [False, True])
-async def test_a_revision_that_is_dropped_at_once_is_not_asked_for_without_a_pause(broken_lists: bool) -> None:
+async def test_a_revision_that_is_dropped_at_once_is_not_requested_without_a_pause(broken_lists: bool) -> None:
     assert await lists_within(Server(broken_lists=broken_lists), 200) <= 2
 
 

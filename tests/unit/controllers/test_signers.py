@@ -108,7 +108,7 @@ def asking(user: str, pem: bytes, signer: str = NODE_CLIENT, usages: tuple[str, 
     return {"username": user, "request": base64.b64encode(pem).decode(), "signerName": signer, "usages": list(usages)}
 
 
-def test_a_node_may_renew_its_own_certificate_and_ask_for_others_only_as_a_bootstrapper() -> None:
+def test_a_node_may_renew_its_own_certificate_and_request_others_only_as_a_bootstrapper() -> None:
     own = request(NODE)
     assert rights_to_ask(asking("system:node:n1", own)) == ("selfnodeclient", "nodeclient")
     assert rights_to_ask(asking("system:node:n2", own)) == ("nodeclient",)

@@ -50,5 +50,5 @@ def test_challenges_are_read(header: str, found: list[Challenge]) -> None:
         ("10.0.0.1:5000", False),
     ],
 )
-def test_only_registries_on_loopback_are_asked_without_tls(host: str, loopback: bool) -> None:
+def test_only_registries_on_loopback_are_used_without_tls(host: str, loopback: bool) -> None:
     assert is_loopback(host) is loopback

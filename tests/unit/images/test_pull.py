@@ -92,7 +92,7 @@ async def test_two_pulls_at_once_download_each_layer_once(registry: LoopbackRegi
 
 # --- authentication
 @pytest.mark.parametrize("scheme", ["bearer", "basic"])
-async def test_credentials_are_shown_when_they_are_asked_for(
+async def test_credentials_are_shown_when_they_are_requested(
     registry: LoopbackRegistry, puller: Puller, scheme: str
 ) -> None:
     registry.users, registry.scheme = {"me": "secret"}, scheme
@@ -185,7 +185,7 @@ async def test_a_download_that_is_cut_off_is_resumed_where_it_ended(registry: Lo
     assert asked[0] == "" and len(asked) > 2 and all(range.startswith("bytes=") for range in asked[1:])
 
 
-async def test_a_registry_that_cannot_resume_is_asked_from_the_start(
+async def test_a_download_from_a_registry_that_cannot_resume_starts_over(
     registry: LoopbackRegistry, puller: Puller
 ) -> None:
     name, registry.ranges = registry.push("app:1", APP), False

@@ -43,7 +43,7 @@ async def secure(tmp_path: Path) -> AsyncIterator[LoopbackRegistry]:
         yield running
 
 
-async def test_a_registry_on_loopback_may_speak_https_with_any_certificate(
+async def test_a_registry_on_loopback_may_use_https_with_any_certificate(
     secure: LoopbackRegistry, store: ImageStore
 ) -> None:
     assert (await Puller(store).pull(parse(secure.push("app:1", APP)))).id == APP.id
@@ -61,7 +61,7 @@ async def test_an_untrusted_certificate_is_refused_unless_the_registry_is_named_
     assert (await Puller(store, insecure=(secure.host,)).pull(parse(name))).id == APP.id
 
 
-async def test_elsewhere_plain_http_is_not_spoken_unless_the_registry_is_named(
+async def test_plain_http_is_not_used_elsewhere_unless_the_registry_is_named(
     registry: LoopbackRegistry, store: ImageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "is_loopback", lambda host: False)

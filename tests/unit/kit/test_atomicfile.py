@@ -8,7 +8,7 @@ import pytest
 from podfit.kit.files.atomicfile import write_atomic
 
 
-def test_the_new_content_replaces_the_old_with_the_asked_for_mode(tmp_path: Path) -> None:
+def test_the_new_content_replaces_the_old_with_the_requested_mode(tmp_path: Path) -> None:
     file = tmp_path / "state"
     write_atomic(file, b"one")
     write_atomic(file, b"two", 0o600)

@@ -59,7 +59,7 @@ def test_a_holder_that_was_killed_leaves_the_directory_free(tmp_path: Path) -> N
             pass
 
 
-def test_a_holder_that_is_asked_to_stop_has_ended_on_return(tmp_path: Path) -> None:
+def test_a_holder_that_is_stopped_has_exited_on_return(tmp_path: Path) -> None:
     with holding(tmp_path):
         holder = holder_of(tmp_path / "test.lock")
         assert holder is not None and holder.terminate()

@@ -48,7 +48,7 @@ def test_a_cycle_that_was_dropped_before_the_first_look_is_found_by_it(measures:
     assert gone() is None
 
 
-def test_what_a_look_found_alive_is_not_looked_at_again(measures: Measures) -> None:
+def test_what_a_check_found_alive_is_not_checked_again(measures: Measures) -> None:
     gone = dropped_after_a_look()
     for generation in (0, 1, 2):
         gc.collect(generation)

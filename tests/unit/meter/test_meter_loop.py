@@ -216,7 +216,7 @@ async def test_pods_are_listed_by_namespace_and_label() -> None:
         assert [item["metadata"]["labels"] for item in labelled["items"]] == [{"app": "x"}]
 
 
-async def test_a_part_of_this_process_gets_numbers_where_it_asks_for_them_and_for_all() -> None:
+async def test_a_component_of_this_process_gets_numbers_of_a_namespace_or_of_all() -> None:
     cluster = loaded()
     async with serving(cluster) as api:
         headers = {"accept": ACCEPT}

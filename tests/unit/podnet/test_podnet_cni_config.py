@@ -81,7 +81,7 @@ def test_any_json_is_a_configuration_or_a_reason_against_it(body: Any, is_list: 
         ({"cniVersion": "0.4.0", "cniVersions": ["0.3.1", "1.0.0", "1.1.0", "2.0.0"]}, "1.1.0"),
     ],
 )
-def test_the_newest_supported_version_is_spoken(body: dict[str, Any], version: str) -> None:
+def test_the_newest_supported_version_is_used(body: dict[str, Any], version: str) -> None:
     given = {"name": "net", "plugins": [{"type": "bridge"}], **body}
     assert parse(json.dumps(given).encode(), True).version == version
 

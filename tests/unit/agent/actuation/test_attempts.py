@@ -22,7 +22,7 @@ async def test_only_the_allocation_that_failed_is_paused(lab: Lab) -> None:
     assert attempts.pause_s(record, failed, 102.0) == 0.0
 
 
-async def test_a_success_ends_all_doubt(lab: Lab) -> None:
+async def test_a_success_clears_the_mark_for_unverified_values(lab: Lab) -> None:
     record = lab.record()
     attempts.mark_unverified(record)
     attempts.failed(record, object(), 5.0, 0.0)

@@ -15,7 +15,7 @@ from podfit.kit.clock import FakeClock
 
 
 @pytest.mark.parametrize("status", [200, 404, 500])
-async def test_a_hook_asks_by_its_own_name_and_takes_any_answer(status: int) -> None:
+async def test_a_hook_sends_its_own_user_agent_and_accepts_any_response(status: int) -> None:
     heard: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

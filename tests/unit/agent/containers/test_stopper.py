@@ -45,7 +45,7 @@ async def test_a_stop_whose_grace_period_is_shortened_is_replaced_by_one_other(t
     await lab.stop()
 
 
-async def test_a_container_gets_the_least_grace_period_even_if_none_is_asked_for(tmp_path: Path) -> None:
+async def test_a_container_gets_the_least_grace_period_even_if_none_is_requested(tmp_path: Path) -> None:
     runtime = SlowRuntime()
     lab = Lab(tmp_path, runtime)
     runtime.allowed.set()

@@ -72,7 +72,7 @@ def test_a_pod_on_the_hosts_network_sees_the_hosts_names(tmp_path: Path, monkeyp
     assert text == "# Kubernetes-managed hosts file (host network).\n10.1.1.1 gateway\n"
 
 
-def test_names_of_the_cluster_are_asked_of_the_cluster() -> None:
+def test_names_are_resolved_by_the_clusters_server() -> None:
     text = netfiles.resolv_conf(pod(), CONFIG)
     assert text.splitlines() == [
         "nameserver 10.96.0.10",
@@ -85,11 +85,11 @@ HOSTS = ["nameserver 9.9.9.9", "search lan home", "options timeout:1 ndots:1"]
 
 
 @pytest.mark.parametrize("spec", [{"hostNetwork": True}, {"dnsPolicy": "Default"}])
-def test_other_pods_ask_the_servers_of_the_host(spec: dict[str, Any]) -> None:
+def test_other_pods_query_the_servers_of_the_host(spec: dict[str, Any]) -> None:
     assert netfiles.resolv_conf(pod(**spec), CONFIG).splitlines() == HOSTS
 
 
-def test_a_pod_asks_the_servers_behind_one_on_the_hosts_loopback(
+def test_a_pod_queries_the_servers_behind_a_resolver_on_the_hosts_loopback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "resolv").write_text("nameserver 127.0.0.53\nsearch lan\n")

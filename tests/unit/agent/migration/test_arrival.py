@@ -59,7 +59,7 @@ async def prepared(mounts: Exception | None = None, found: Any = None) -> tuple[
     [{"mounts": RuntimeSilent("away")}, {"found": RuntimeSilent("away")}, {"found": object()}],
     ids=["the sandbox", "the image", "the image, and it is back"],
 )
-async def test_a_runtime_that_starts_again_is_asked_again(how: dict[str, Any]) -> None:
+async def test_a_runtime_that_restarts_is_called_again(how: dict[str, Any]) -> None:
     result, reports = await prepared(**how)
     assert isinstance(result, Requeue) and reports == []
 

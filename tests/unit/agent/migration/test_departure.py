@@ -107,9 +107,7 @@ async def test_a_vm_that_has_ended_does_not_move() -> None:
     [([SILENT] * 5 + [None], OFFERED), ([BROKEN], FAILED), ([SILENT] * 500, FAILED)],
     ids=["silent for a moment", "refused", "silent for long"],
 )
-async def test_a_runtime_that_starts_again_is_asked_again_for_its_offer(
-    offers: list[Exception | None], phase: str
-) -> None:
+async def test_a_restarted_runtime_is_called_again_for_its_offer(offers: list[Exception | None], phase: str) -> None:
     step = await departures(Runtime([], [], offers))._offer(record(), MIGRATION)
     assert step.phase == phase
 

@@ -31,7 +31,7 @@ async def promised(path: Path, count: int) -> Ledger:
     return ledger
 
 
-async def test_promises_are_shrunk_and_ended_at_a_full_disk(disk: Path) -> None:
+async def test_allocations_are_shrunk_and_ended_at_a_full_disk(disk: Path) -> None:
     ledger = await promised(disk / "ledger", 100)
     fill(disk / "ballast")
     for number in range(100):

@@ -136,7 +136,7 @@ async def test_a_port_without_a_number_is_named() -> None:
 # --- gRPC -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_serving_service_is_well_and_is_asked_for_by_name() -> None:
+async def test_a_serving_service_is_healthy_and_is_checked_by_name() -> None:
     asked = []
 
     async def answer(request: bytes, context: Any) -> bytes:

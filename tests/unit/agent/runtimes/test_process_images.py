@@ -46,7 +46,7 @@ def test_an_image_that_names_no_program_cannot_run_without_one() -> None:
     assert argv(container(args=("x",)), Image("i", "/root")) == ("x",)
 
 
-def test_the_host_runs_what_it_is_asked_to_and_waits_otherwise() -> None:
+def test_the_host_image_runs_the_given_command_and_waits_otherwise() -> None:
     host = Image("host")
     assert argv(container(image="host"), host) == PAUSE
     assert argv(container(image="host", args=("no-such-program",)), host) == ("no-such-program",)
@@ -103,7 +103,7 @@ async def test_an_image_stops_by_its_own_signal(machine: Any) -> None:
     assert (state.exit_code, machine.text(uid)) == (0, "up\nquit")
 
 
-async def test_status_reports_the_digest_a_registry_knows_or_the_image_itself(machine: Any) -> None:
+async def test_status_reports_the_digest_of_a_registry_or_of_the_image_itself(machine: Any) -> None:
     image, uid = busybox(), await machine.pod()
     cid = await machine.start(uid, image=put(machine, "tiny:1", image))
     assert (await machine.runtime.container(cid)).image_id == f"docker.io/library/tiny@{image.digest}"

@@ -63,7 +63,7 @@ async def test_a_mount_path_cannot_lead_out_of_the_container(machine: Any, tmp_p
     assert not os.path.exists("/safe")
 
 
-async def test_user_groups_and_privileges_are_as_asked(machine: Any) -> None:
+async def test_user_groups_and_privileges_are_as_requested(machine: Any) -> None:
     security = Security(uid=1234, gid=2345, groups=(3456,), no_new_privileges=True)
     said = await machine.says("sh", "-c", "id -u; id -g; id -G; grep NoNewPrivs /proc/self/status", security=security)
     assert said.split() == ["1234", "2345", "2345", "3456", "NoNewPrivs:", "1"]

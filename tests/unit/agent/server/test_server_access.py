@@ -81,7 +81,7 @@ async def test_commands_need_the_right_to_create(path: str, method: str) -> None
     assert await World(("bot", "create", "proxy")).refusal(token="good", path=path, method=method) == 0
 
 
-async def test_verdicts_are_kept_for_a_while_and_then_asked_for_again() -> None:
+async def test_verdicts_are_kept_for_a_while_and_then_requested_again() -> None:
     world = World(("bot", "get", "stats"))
     for _ in range(5):
         assert await world.refusal(token="good", path="/stats/summary") == 0

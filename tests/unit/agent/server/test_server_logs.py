@@ -47,7 +47,7 @@ async def test_a_log_that_was_never_written_is_empty(tmp_path: Path) -> None:
 @given(
     st.lists(st.tuples(st.sampled_from("FP"), st.sampled_from(["stdout", "stderr"])), max_size=30), st.integers(0, 9)
 )
-def test_a_tail_holds_as_many_lines_as_were_asked_for(entries: list[tuple[str, str]], wanted: int) -> None:
+def test_a_tail_has_the_requested_number_of_lines(entries: list[tuple[str, str]], wanted: int) -> None:
     import io
 
     lines = [entry(f"{number}", stream, tag).encode() for number, (tag, stream) in enumerate(entries)]

@@ -60,7 +60,7 @@ def reader(node: Any) -> UsageReader:
     return UsageReader(node, machine=False)
 
 
-async def test_two_looks_give_a_rate_and_the_first_none() -> None:
+async def test_two_scrapes_give_a_rate_and_the_first_none() -> None:
     node = Node()
     usage = reader(node)
     assert (await usage.read()).pods[0].containers[0].nano_cores is None
@@ -90,7 +90,7 @@ async def test_many_requests_within_a_second_cost_one_measurement() -> None:
     assert node.reads == 2
 
 
-async def test_numbers_for_a_meter_are_those_of_containers_and_nothing_else_is_asked() -> None:
+async def test_numbers_for_a_meter_are_those_of_containers_and_nothing_else_is_read() -> None:
     class Frugal(Node):
         async def pod_usage(self, uid: str) -> Usage:
             raise AssertionError("a meter wants to know about containers only")

@@ -42,7 +42,7 @@ def test_shortages_come_as_pods_cpu_memory_and_then_the_rest_by_name() -> None:
 
 
 @given(CORES, CORES)
-def test_a_pod_holds_what_is_allocated_whatever_it_asks_for(asked: int, allocated: int) -> None:
+def test_a_pod_holds_what_is_allocated_whatever_it_requests(asked: int, allocated: int) -> None:
     assert held(pod("p", asked, allocated)).get("cpu", Quantity(0)) == Quantity.of_units(allocated)
 
 

@@ -79,7 +79,7 @@ def request(name: str, signer: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("signer", ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"])
-async def test_a_node_asks_for_certificates_in_its_own_name_only(cluster, write, signer):
+async def test_a_node_requests_certificates_in_its_own_name_only(cluster, write, signer):
     plugin = NodeRestriction(cluster)
     await plugin.admit(write(request("system:node:node1", signer), kind=CSR, user=NODE1))
     with pytest.raises(ApiError, match="can only create a node CSR with CN=system:node:node1"):

@@ -272,7 +272,7 @@ async def test_warnings_and_audit_annotations_reach_the_client(cluster, webhooks
     assert attrs.warnings == ["old field"] and attrs.annotations == {"x.example.com/k": "v"}
 
 
-async def test_earlier_hook_is_asked_again_when_a_later_one_changed_the_object(cluster, webhooks, hooks, write, pod):
+async def test_an_earlier_hook_is_reinvoked_when_a_later_one_changed_the_object(cluster, webhooks, hooks, write, pod):
     configured(
         cluster,
         MUTATING,
@@ -329,7 +329,9 @@ async def test_patch_that_does_not_apply_is_an_internal_error(cluster, webhooks,
     assert caught.value.code == 500
 
 
-async def test_hook_of_this_process_is_asked_without_a_socket_and_others_are_not(cluster, webhooks, hooks, write, pod):
+async def test_a_hook_of_this_process_is_called_without_a_socket_and_others_are_not(
+    cluster, webhooks, hooks, write, pod
+):
     here = HookHere()
     webhooks.serve_here(lambda url: here if "/mine" in url else None)
     configured(cluster, VALIDATING, "v", hooks.hook("mine"), hooks.hook("theirs"))
@@ -337,7 +339,7 @@ async def test_hook_of_this_process_is_asked_without_a_socket_and_others_are_not
     assert here.reported == ["p"] and hooks.names == ["theirs"]
 
 
-async def test_hook_of_this_process_is_not_asked_about_what_it_lets_pass(cluster, webhooks, hooks, write, pod):
+async def test_a_hook_of_this_process_is_not_called_for_objects_that_it_may_skip(cluster, webhooks, hooks, write, pod):
     here = HookHere()
     here.passing = {(("", "pods"), "ns")}
     webhooks.serve_here(lambda url: here)

@@ -95,7 +95,7 @@ def test_certificate_of_a_stranger_does_not_get_in(pki, tmp_path):
         peer_of(pki.server_tls(), client_tls(pki, tmp_path, stranger))
 
 
-def test_front_proxy_speaks_for_others_and_never_for_itself(pki, tmp_path):
+def test_the_front_proxy_authenticates_others_and_never_itself(pki, tmp_path):
     peer = peer_of(pki.server_tls(), client_tls(pki, tmp_path, pki.front_proxy_client))
     trusting = Authenticator()
     user = trusting.authenticate({"x-remote-user": "jane", "x-remote-group": "a\nb,system:masters"}, peer)
@@ -167,7 +167,7 @@ def test_a_token_among_the_protocols_is_not_passed_on():
 
 
 @pytest.mark.parametrize(("asked_s", "given"), [(3600, timedelta(hours=1)), (None, CERT_TTL), (10**9, CERT_TTL)])
-def test_a_certificate_holds_as_long_as_was_asked_but_no_longer_than_usual(pki, asked_s, given):
+def test_a_certificate_holds_as_long_as_was_requested_but_no_longer_than_usual(pki, asked_s, given):
     made = pki.signer(new_request("bob", ["team"], new_key()), ["client auth"], asked_s)
     certificate = x509.load_pem_x509_certificate(made)
     lifetime = certificate.not_valid_after_utc - datetime.now(UTC)

@@ -34,7 +34,7 @@ def test_anonymous_sees_health_and_version_only(access):
             access.chain.check(ANONYMOUS, Action("get", path=path))
 
 
-def test_authenticated_users_discover_and_ask_about_themselves(access):
+def test_authenticated_users_may_discover_and_review_themselves(access):
     access.chain.check(JANE, Action("get", path="/apis/apps/v1"))
     access.chain.check(JANE, Action("create", "authorization.k8s.io", "selfsubjectaccessreviews"))
     assert not allowed(access, JANE, Action("list", "", "pods", namespace="ns"))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from podfit.apiserver.flows.retries import LONGEST_S, Retries
 
 
-def test_a_single_rejection_asks_for_one_second() -> None:
+def test_a_single_rejection_sets_a_retry_after_of_one_second() -> None:
     assert Retries().reject(100) == 1
 
 

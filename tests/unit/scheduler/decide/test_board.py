@@ -112,7 +112,7 @@ def test_nodes_excluded_by_name_are_distinguished() -> None:
     )
 
 
-def test_room_promised_to_a_more_important_pod_is_not_given_away() -> None:
+def test_room_reserved_for_a_pod_of_higher_priority_is_not_given_away() -> None:
     where = board([node("n1", cpu="1")])
     where.nominate(pod("vip", priority=10), "n1")
     assert refused(where, pod("new", priority=5)).message == "0/1 nodes are available: 1 Insufficient cpu."

@@ -64,6 +64,6 @@ def test_virtio_mem_is_resized_in_its_own_blocks() -> None:
 
 
 @pytest.mark.parametrize(("unused", "usable"), [(0, 340), (128, 212), (500, 84)])
-def test_memory_in_doubt_is_not_usable_and_never_more_than_is_plugged(unused: int, usable: int) -> None:
+def test_unconfirmed_memory_is_not_usable_and_never_more_than_is_plugged(unused: int, usable: int) -> None:
     memory = Memory(128, (Device(0, 128),), balloon=44, virtio=128)
     assert (memory.plugged, memory.usable(unused)) == (256, usable)

@@ -27,7 +27,7 @@ def test_a_disk_is_short_below_a_tenth_or_1_gi_whichever_is_less() -> None:
     assert shown_by(Readings(disk_free=GI // 10, disk_size=2 * GI)) == {DISK}
 
 
-def test_a_promise_that_could_not_be_written_is_disk_pressure() -> None:
+def test_an_allocation_that_could_not_be_written_is_disk_pressure() -> None:
     assert shown_by(Readings(disk_free=500 * GI, disk_size=1000 * GI, unwritable=True)) == {DISK}
 
 

@@ -40,7 +40,7 @@ def test_a_reported_limit_that_differs_only_by_page_rounding_is_kept() -> None:
     assert found.containers["c"]["limits"]["memory"] == "100M"
 
 
-def test_a_container_of_which_nothing_is_known_has_what_the_spec_asks_for() -> None:
+def test_a_container_of_which_nothing_is_known_has_what_the_spec_requests() -> None:
     found = allocation(pod({}), {})
     assert found.containers["c"]["limits"] == {"cpu": "2", "memory": "2Gi"}
 

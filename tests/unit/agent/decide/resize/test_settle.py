@@ -14,11 +14,11 @@ def test_the_status_shows_the_kernels_value_not_the_request() -> None:
     assert settle.container_resources(asked, reported, None) == asked
 
 
-def test_values_below_the_kernels_minimum_show_as_they_were_asked() -> None:
+def test_values_below_the_kernels_minimum_show_as_they_were_requested() -> None:
     asked = {"limits": {"cpu": "5m"}, "requests": {"cpu": "1m"}}
     assert settle.container_resources(asked, asked, Limits(2, 1000, None)) == asked
 
 
-def test_a_size_that_is_not_a_whole_number_of_pages_shows_as_it_was_asked() -> None:
+def test_a_size_that_is_not_a_whole_number_of_pages_shows_as_it_was_requested() -> None:
     asked = {"limits": {"memory": "100M"}}
     assert settle.container_resources(asked, asked, Limits(2, None, 99_999_744)) == {"limits": {"memory": "100000000"}}

@@ -63,7 +63,7 @@ async def test_a_ledger_can_be_read_by_people(tmp_path: Path) -> None:
     assert lines == [{"version": 1}, {"uid": "u", "allocated": {"containers": {"c": SIZE}, "pod": None}}]
 
 
-async def test_a_promise_is_durable_only_after_the_flush(tmp_path: Path) -> None:
+async def test_an_allocation_is_durable_only_after_the_flush(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger")
     ledger.allocate("u", Allocated({"c": SIZE}))
     assert not ledger.is_durable("u")
@@ -71,7 +71,7 @@ async def test_a_promise_is_durable_only_after_the_flush(tmp_path: Path) -> None
     assert ledger.is_durable("u")
 
 
-async def test_a_promise_given_while_another_is_written_waits_for_its_own_write(
+async def test_an_allocation_made_while_another_is_written_waits_for_its_own_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(tmp_path / "ledger")

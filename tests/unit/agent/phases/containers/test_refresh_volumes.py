@@ -20,7 +20,7 @@ async def mounted(tmp_path: Path, on_disk: bool = True) -> tuple[Lab, PodContext
     return lab, found
 
 
-async def test_files_that_are_due_are_written_and_asked_for_again(
+async def test_files_that_are_due_are_written_and_requested_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab, found = await mounted(tmp_path)

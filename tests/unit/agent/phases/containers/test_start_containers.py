@@ -18,7 +18,7 @@ async def test_started_containers_are_observed_in_the_same_pass(lab: Lab) -> Non
     assert list(pod.snapshot.running) == ["c"]
 
 
-async def test_a_container_that_cannot_start_asks_for_another_pass(lab: Lab) -> None:
+async def test_a_container_that_cannot_start_requests_another_pass(lab: Lab) -> None:
     lab.runtime.fail_next("start_container", CannotRun("no", "RunContainerError"))
     pod = await lab.observed(lab.add())
     await start_sandbox(pod)

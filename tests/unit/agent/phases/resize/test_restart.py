@@ -26,7 +26,7 @@ async def test_a_resize_that_needs_no_restart_is_planned(lab: Lab) -> None:
     assert found.plan is not None and found.plan.steps and not record.restarting
 
 
-async def test_a_container_whose_policy_asks_for_it_is_stopped_and_marked(lab: Lab) -> None:
+async def test_a_container_whose_policy_requests_it_is_stopped_and_marked(lab: Lab) -> None:
     record = await lab.run(restarting_for_memory())
     lab.grant(record, "100m", "96Mi")
     await restart(await lab.observed(record))

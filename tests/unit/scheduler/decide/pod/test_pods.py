@@ -19,7 +19,7 @@ def pod(name: str, cpu: str = "1", memory: str = "1Gi", on: str = "", app: str =
     return {"metadata": meta, "spec": {"containers": containers, **placed, **spec}, "status": {}}
 
 
-def test_a_status_without_amounts_asks_for_what_the_spec_does() -> None:
+def test_a_status_without_amounts_requests_what_the_spec_does() -> None:
     plain, body = pod("p"), {**pod("p"), "status": {"phase": "Pending", "conditions": []}}
     assert needs_of(body, use_status=True) is needs_of(plain, use_status=False)
     statuses = [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]

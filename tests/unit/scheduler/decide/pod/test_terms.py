@@ -15,7 +15,7 @@ def one(**term: Any) -> Any:
     return terms_of(spec, "ns", LABELS).affinity[0]
 
 
-def test_a_pod_that_asks_for_nothing_has_no_terms() -> None:
+def test_a_pod_that_requests_nothing_has_no_terms() -> None:
     assert terms_of({}, "ns", LABELS) is NO_TERMS
     assert terms_of({"affinity": {"nodeAffinity": {}}}, "ns", LABELS) is NO_TERMS and not NO_TERMS
 

@@ -17,7 +17,7 @@ def response(wanted: Any, *objects: Any) -> Any:
     return answer["response"]
 
 
-def test_objects_come_back_in_the_version_that_was_asked_for() -> None:
+def test_objects_come_back_in_the_version_that_was_requested() -> None:
     given = {"apiVersion": V1, "kind": "VerticalPodAutoscaler", **vpa(mode="Recreate")}
     answer = response(V1ALPHA1, given)
     assert answer["result"] == {"status": "Success"}

@@ -12,7 +12,7 @@ def pod(requires: str = "true", **spec: Any) -> dict[str, Any]:
     return {"metadata": {"annotations": {REQUIRES: requires}}, "spec": spec}
 
 
-def test_a_pod_waits_only_if_it_asks_for_it_has_no_node_and_no_autoscaler() -> None:
+def test_a_pod_waits_only_if_it_requests_it_has_no_node_and_no_autoscaler() -> None:
     assert must_wait(pod(), None)
     assert not must_wait(pod("false"), None)
     assert not must_wait(pod(), {"metadata": {}})

@@ -55,7 +55,7 @@ def test_pods_without_an_autoscaler_or_a_recommendation_are_not_changed() -> Non
         assert why in verdict.why
 
 
-def test_an_autoscaler_that_was_found_before_is_not_looked_for() -> None:
+def test_an_autoscaler_that_was_found_before_is_not_searched_again() -> None:
     assert answer_to(review(POD), world(), Chosen(vpa(NEW))).patch
     assert answer_to(review(POD), world(vpa(NEW)), Chosen(None)).patch is None
 

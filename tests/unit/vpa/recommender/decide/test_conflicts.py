@@ -28,7 +28,7 @@ def test_of_those_with_one_target_the_oldest_acts() -> None:
     assert Rivals(rivals).inactive() == {("ns", "young"): "old", ("ns", "middle"): "old"}
 
 
-def test_one_in_mode_off_is_nobodys_rival() -> None:
+def test_an_autoscaler_in_mode_off_has_no_rivals() -> None:
     assert Rivals([scaler("old", 2023, mode="Off"), scaler("young", 2025)]).inactive() == {}
 
 

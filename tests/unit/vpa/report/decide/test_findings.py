@@ -93,7 +93,7 @@ def test_the_cost_of_waste_is_unknown_if_nothing_of_a_priced_resource_is_known()
 
 
 @pytest.mark.parametrize(("by", "names"), [("name", "abc"), ("waste", "bca"), ("cpu", "bca"), ("risk", "cba")])
-def test_findings_are_ordered_as_asked(by: str, names: str) -> None:
+def test_findings_are_in_the_requested_order(by: str, names: str) -> None:
     rows = [
         replace(finding(now=200), container="a"),
         replace(finding(now=900), container="b"),

@@ -37,5 +37,5 @@ def test_conditions_have_the_words_of_the_updater(conditions: Any, status: Resiz
     assert is_resizing(pod(*conditions)) is (status is not ResizeStatus.NONE)
 
 
-def test_the_first_resize_condition_speaks_for_both() -> None:
+def test_the_first_resize_condition_counts_for_both() -> None:
     assert resize_status(pod((PENDING, "False", "Deferred"), (MOVING, "True", ""))) is ResizeStatus.NONE

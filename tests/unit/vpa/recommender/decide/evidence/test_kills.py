@@ -39,7 +39,7 @@ def test_ends_of_other_reasons_are_not_kills() -> None:
     assert count(Kills(), seen(RUNNING), seen(end(1, "Error")), seen(RUNNING, end(1, "Error"), 1)) == [0, 0, 0]
 
 
-def test_kills_between_two_looks_are_counted_by_restarts() -> None:
+def test_kills_between_two_observations_are_counted_by_restarts() -> None:
     assert count(Kills(), seen(RUNNING, end(1), 1), seen(RUNNING, end(4), 4)) == [1, 3]
 
 

@@ -51,7 +51,7 @@ def test_a_loan_names_its_lenders_without_what_changes_with_every_rollout() -> N
     assert many is not None and many.words("ns").endswith(" and 2 more")
 
 
-def test_a_loan_is_made_once_for_some_time_and_nothing_is_looked_for_again_sooner() -> None:
+def test_a_loan_is_reused_for_some_time_without_another_search() -> None:
     made = lending(61)
     first = made.loan("ns", WEB, START)
     assert made.loan("ns", WEB, START + HOUR_S - 1) is first

@@ -157,7 +157,7 @@ def test_a_step_down_that_is_not_the_whole_way_is_eased() -> None:
         assert isinstance(sent, Resize) and eased(action, sent) is partly
 
 
-def test_a_resize_that_its_node_was_asked_for_already_waits() -> None:
+def test_a_resize_that_was_already_requested_waits() -> None:
     pod, vpa = pod_and_vpa(500, None, 500)
     pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "100m"}
     action = resize(pod, vpa, 0.0)
