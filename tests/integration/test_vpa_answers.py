@@ -161,6 +161,18 @@ async def test_explain_shows_the_calculation_of_the_running_recommender(
     assert not any("leave out" in line for line in lines)
 
 
+async def test_a_recommender_without_checkpoints_is_asked_at_the_given_address(
+    cluster: Autoscaled, recommender: Recommender
+) -> None:
+    vpa = await cluster.admin.get(VPA, "default", "web")
+    for checkpoint in (await cluster.admin.list(VPA_CHECKPOINT, "default"))["items"]:
+        await cluster.admin.delete(VPA_CHECKPOINT, "default", checkpoint["metadata"]["name"])
+    assert any("--recommender URL" in line for line in (await explain_vpa(cluster.admin, vpa))[0])
+    address = f"http://127.0.0.1:{recommender.http.port}/"
+    lines, found = await explain_vpa(cluster.admin, vpa, recommender=address)
+    assert found["numbers"]["containers"] and not any("No checkpoint" in line for line in lines)
+
+
 async def test_addresses_of_other_machines_are_not_followed() -> None:
     vpa = {"metadata": {"name": "web", "namespace": "default"}}
     for note in ('{"listens": "http://10.0.0.1:80"}', '{"listens": "file:///etc/passwd"}', "{", "[]", "{}"):

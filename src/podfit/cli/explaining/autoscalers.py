@@ -29,11 +29,14 @@ NOT_ALL = (
 COLUMNS = ["  CONTAINER", "RESOURCE", "REQUEST NOW", "LOWER", "TARGET", "UPPER", "PODS OFF TARGET"]
 
 
-async def explain_vpa(client: Client, vpa: Object, width: int = 0) -> tuple[list[str], dict[str, Any]]:
+async def explain_vpa(
+    client: Client, vpa: Object, width: int = 0, recommender: str = ""
+) -> tuple[list[str], dict[str, Any]]:
+    """Lines to print, and their data. `recommender`: the address at which to ask, if it is known."""
     namespace, name = vpa["metadata"]["namespace"], vpa["metadata"]["name"]
     checkpoints = (await client.list(VPA_CHECKPOINT, namespace))["items"]
     events = await _events(client, vpa)
-    story, silent = await recommender_explanation(client, vpa, checkpoints)
+    story, silent = await recommender_explanation(client, vpa, checkpoints, recommender)
     pods = await target_pods(client, vpa)
     numbers = story or explain_objects(vpa, checkpoints, heaps=heaps_of(pods))
     given = await recommendations(client, vpa)
@@ -49,7 +52,7 @@ async def explain_vpa(client: Client, vpa: Object, width: int = 0) -> tuple[list
         lines.append(f"The recommender's settings: {named}")
     if other_settings(vpa, numbers):
         lines.append(NOT_ALL)
-    verdicts = await updater_explanation(client, vpa, checkpoints)
+    verdicts = await updater_explanation(client, vpa, checkpoints, recommender)
     lines += [paragraph(line, width, "") for line in _verdicts(verdicts or {})]
     lines += _why_not(vpa, events, width)
     found = {"vpa": f"{namespace}/{name}", "recommendations": vpa_objects([(vpa, given)])[0], "numbers": numbers}
@@ -125,7 +128,10 @@ def why_numbers(numbers: dict[str, Any]) -> list[str]:
     if numbers.get("off"):
         lines.append(f"Not resized, because their policy has mode Off: {', '.join(numbers['off'])}")
     if not lines:
-        lines.append("No checkpoint yet: the steps behind the numbers are known once the recommender has written one.")
+        lines.append(
+            "No checkpoint yet: the steps behind the numbers are known once the recommender has written one. With "
+            "--storage=prometheus it writes none; --recommender URL names its --address."
+        )
     return lines
 
 

@@ -2,7 +2,7 @@
 
 `podfit up` records on checkpoints where its recommender listens, which also serves the updater's decisions (only
 addresses of this machine are used); in a cluster both are reached through the API server, by the Services of
-deploy/vpa.
+deploy/vpa. A given address comes before both: a recommender that reads Prometheus writes no checkpoints.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ TIMEOUT_S = 2.0
 
 
 async def recommender_explanation(
-    client: Client, vpa: Object, checkpoints: Iterable[Object]
+    client: Client, vpa: Object, checkpoints: Iterable[Object], address: str = ""
 ) -> tuple[dict[str, Any] | None, str]:
     """The response of the recommender's `/explain`; None and the reason, if known, if there is no response."""
     path = f"/explain/{vpa['metadata']['namespace']}/{vpa['metadata']['name']}"
-    url = noted_url(vpa, checkpoints)
+    url = address.rstrip("/") or noted_url(vpa, checkpoints)
     return await _here(url, path) if url else (await _through_server(client, SERVICE + path, "containers"), "")
 
 
-async def updater_explanation(client: Client, vpa: Object, checkpoints: Iterable[Object]) -> dict[str, Any] | None:
+async def updater_explanation(
+    client: Client, vpa: Object, checkpoints: Iterable[Object], address: str = ""
+) -> dict[str, Any] | None:
     """The response of the updater's `/why-not` about pods that its last pass skipped; None without a response."""
     path = f"/why-not/{vpa['metadata']['namespace']}/{vpa['metadata']['name']}"
-    url = noted_url(vpa, checkpoints)
+    url = address.rstrip("/") or noted_url(vpa, checkpoints)
     return (await _here(url, path))[0] if url else await _through_server(client, UPDATER + path, "pods")
 
 

@@ -38,6 +38,12 @@ def explain(
         list[str] | None,
         typer.Argument(metavar="NAME", help="The pod, or TYPE/NAME of a workload; with vpa, the autoscaler."),
     ] = None,
+    recommender: Annotated[
+        str,
+        typer.Option(
+            "--recommender", metavar="URL", help="With vpa: the recommender to ask, at its --address; default: found."
+        ),
+    ] = "",
     selector: Selector = "",
     output: DataOutput = "",
     namespace: Namespace = "",
@@ -48,6 +54,8 @@ def explain(
     what, _, inline = what.partition("/")
     if what not in WHAT:
         usage_error(f"explain {what!r}: it is pod, vpa or resize")
+    if recommender and not recommender.startswith(("http://", "https://")):
+        usage_error(f"--recommender {recommender!r}: it is an address such as http://localhost:8942")
     chosen = [*([inline] if inline else []), *(names or [])]
     if not chosen and not selector:
         usage_error(f"name what to explain: podfit explain {what} NAME")
@@ -57,7 +65,7 @@ def explain(
 
         async with connected(kubeconfig, context, namespace) as session:
             try:
-                explained = await _explained(session, WHAT[what], chosen, selector)
+                explained = await _explained(session, WHAT[what], chosen, selector, recommender)
             except NoSuchTarget as error:
                 usage_error(str(error))
             if output:
@@ -72,7 +80,7 @@ def explain(
     finish(main())
 
 
-async def _explained(session: Session, what: str, names: list[str], selector: str) -> list[Explained]:
+async def _explained(session: Session, what: str, names: list[str], selector: str, recommender: str) -> list[Explained]:
     from podfit.api.registry.kinds import VPA
     from podfit.cli.explaining.autoscalers import explain_vpa
     from podfit.cli.explaining.resizes import explain_resize
@@ -83,7 +91,9 @@ async def _explained(session: Session, what: str, names: list[str], selector: st
         width = terminal_width()
         plain = [name.rpartition("/")[2] for name in names]
         return [
-            await explain_vpa(session.client, await session.client.get(VPA, session.namespace, name), width)
+            await explain_vpa(
+                session.client, await session.client.get(VPA, session.namespace, name), width, recommender
+            )
             for name in plain
         ]
     targets = await find_targets(session.client, session.namespace, names, selector)
