@@ -425,3 +425,16 @@ def test_errors_in_yaml_are_found_in_the_order_of_its_keys() -> None:
     raw = b"metadata: {name: y}\ndata: {a: 1}\n"
     with pytest.raises(ApiError, match="Go struct field ConfigMap.data of type string"):
         decode(raw, kind_named("ConfigMap"), content_type="application/yaml")
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "empty"),
+    [
+        ("PersistentVolume", ("spec", "capacity"), {}),
+        ("ConfigMap", ("metadata", "managedFields"), []),
+    ],
+)
+def test_an_empty_value_that_is_not_the_same_as_none_is_kept(kind: str, path: tuple[str, str], empty: Any) -> None:
+    body = {path[0]: {path[1]: empty, "labels": {}}}
+    made = decode(json.dumps(body).encode(), kind_named(kind), field_validation="Ignore").obj
+    assert made[path[0]][path[1]] == empty and "labels" not in made[path[0]]

@@ -120,3 +120,18 @@ def test_converted_metrics_are_in_the_order_of_their_measurements() -> None:
     assert autoscalers.in_measured_order(converted, [memory, cpu, disk]) == [memory, cpu, disk]
     assert autoscalers.in_measured_order(converted, [cpu, memory, disk]) == [cpu, memory, disk]
     assert autoscalers.in_measured_order(converted, []) == converted
+
+
+def test_the_annotation_about_behavior_has_every_field_as_go_names_it() -> None:
+    policy = {"type": "Pods", "value": 4, "periodSeconds": 15}
+    made = autoscalers.to_v1(autoscaler([], {"scaleDown": {"selectPolicy": "Max", "policies": [policy]}}))
+    noted = json.loads(made["metadata"]["annotations"][autoscalers.BEHAVIOR])
+    assert noted == {
+        "ScaleUp": None,
+        "ScaleDown": {
+            "StabilizationWindowSeconds": None,
+            "SelectPolicy": "Max",
+            "Policies": [{"Type": "Pods", "Value": 4, "PeriodSeconds": 15}],
+            "Tolerance": None,
+        },
+    }

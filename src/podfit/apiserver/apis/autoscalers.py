@@ -46,6 +46,10 @@ _REQUIRED = {
 """Fields that v1 always writes."""
 
 
+_RULE_FIELDS = ("stabilizationWindowSeconds", "selectPolicy", "policies", "tolerance")
+_POLICY_FIELDS = ("type", "value", "periodSeconds")
+
+
 def to_v1(obj: Object) -> Object:
     spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
     meta = dict(obj.get("metadata") or {})
@@ -64,7 +68,7 @@ def to_v1(obj: Object) -> Object:
         METRICS: [_flat(metric, "target", _TARGETS) for metric in others],
         CURRENT: [_flat(metric, "current", _CURRENTS) for metric in current],
         CONDITIONS: conditions,
-        BEHAVIOR: _titled(behavior) if behavior else None,
+        BEHAVIOR: _behavior_as_go(behavior) if behavior else None,
     }
     noted = {name: json.dumps(value, separators=(",", ":")) for name, value in more.items() if value}
     if noted:
@@ -164,11 +168,22 @@ def _deep(metric: Object, word: str, names: dict[str, dict[str, str]]) -> Object
     return {"type": metric.get("type", ""), field: made} if field else {"type": metric.get("type", "")}
 
 
-def _titled(value: Any) -> Any:
-    """Capitalises keys, like Go's JSON encoding of a struct without field tags."""
-    if isinstance(value, dict):
-        return {key[:1].upper() + key[1:]: _titled(item) for key, item in value.items()}
-    return [_titled(item) for item in value] if isinstance(value, list) else value
+def _behavior_as_go(behavior: Object) -> Object:
+    """The behavior as Go encodes structs without field tags: all fields, capitalised, null if they are unset."""
+    return {
+        "ScaleUp": _fields_as_go(behavior.get("scaleUp"), _RULE_FIELDS),
+        "ScaleDown": _fields_as_go(behavior.get("scaleDown"), _RULE_FIELDS),
+    }
+
+
+def _fields_as_go(value: Any, fields: tuple[str, ...]) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, list):
+        return [_fields_as_go(item, _POLICY_FIELDS) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {field[0].upper() + field[1:]: _fields_as_go(value.get(field), ()) for field in fields}
 
 
 def _untitled(value: Any) -> Any:

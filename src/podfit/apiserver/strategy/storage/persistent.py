@@ -20,7 +20,7 @@ _NOT_INLINE = "may not be specified in the context of inline volumes"
 
 def volume_spec(spec: Object, name: str, path: str, errors: Errors) -> None:
     _modes(spec, path, errors)
-    _capacity(spec.get("capacity") or {}, f"{path}.capacity", errors)
+    _capacity(spec.get("capacity"), f"{path}.capacity", errors)
     policy, mode = spec.get("persistentVolumeReclaimPolicy"), spec.get("volumeMode")
     if policy and policy not in _RECLAIM:
         errors.append(not_supported(f"{path}.persistentVolumeReclaimPolicy", policy, _RECLAIM))
@@ -66,12 +66,12 @@ def _modes(spec: Object, path: str, errors: Errors) -> None:
     access_modes(spec.get("accessModes") or [], path, errors)
 
 
-def _capacity(capacity: Object, path: str, errors: Errors) -> None:
+def _capacity(capacity: Object | None, path: str, errors: Errors) -> None:
     if not capacity:
         errors.append(required(path))
-    if "storage" not in capacity or len(capacity) > 1:
-        errors.append(not_supported(path, capacity or None, ("storage",)))
-    for name, text in capacity.items():
+    if "storage" not in (capacity or {}) or len(capacity or {}) > 1:
+        errors.append(not_supported(path, capacity and dict(sorted(capacity.items())), ("storage",)))
+    for name, text in (capacity or {}).items():
         value = Quantity.parse(text).value
         if value < 0:
             errors.append(invalid(f"{path}[{name}]", value, "must be a valid resource quantity"))
