@@ -67,6 +67,13 @@ def test_completion_into_a_closed_pipe_causes_no_traceback() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("words", ["recommend --price-cpu=nan", "backtest --step=nan --csv=x", "top pods --interval=inf"])
+def test_a_number_that_is_not_finite_is_a_wrong_option(words: str) -> None:
+    done = podfit(*words.split())
+    assert done.returncode == 2
+    assert "is not a finite number." in done.stderr or "is not in the range" in done.stderr
+
+
 def test_a_wrong_option_is_named_in_plain_text() -> None:
     done = podfit("resize", "--flavour")
     assert done.returncode == 2 and done.stderr.endswith("Error: No such option: --flavour\n")

@@ -50,6 +50,7 @@ WORKLOADS = [Key("shop", "Deployment", "web"), Key("shop", "StatefulSet", "db"),
         ("selector", "a in (b", "--selector 'a in (b': unable to parse requirement"),
         ("prometheus", "http://127.0.0.1:port", "is an address such as http://localhost:9090"),
         ("prometheus", "http://", "is an address such as http://localhost:9090"),
+        ("max_memory", "0", "--max-memory must be above 0"),
         ("cluster_label", "production", "is a label with its value, such as cluster=production"),
     ],
 )

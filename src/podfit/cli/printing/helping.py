@@ -1,7 +1,9 @@
-"""The output of `-h`: plain text, whole option names at any width, and placeholders instead of Python's types."""
+"""The output of `-h`: plain text, whole option names at any width, and placeholders instead of Python's types. Options
+that are numbers must be finite."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,11 +12,21 @@ from typer.core import TyperCommand, TyperGroup
 
 
 class Command(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        _check_numbers(self.get_params(ctx), ctx)
+        return rest
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         _write(self.get_params(ctx), formatter)
 
 
 class Group(TyperGroup):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        _check_numbers(self.get_params(ctx), ctx)
+        return rest
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         _write(self.get_params(ctx), formatter)
         self.format_commands(ctx, formatter)
@@ -29,6 +41,14 @@ def plain(app: typer.Typer) -> None:
         if group.typer_instance is not None:
             group.cls = Group
             plain(group.typer_instance)
+
+
+def _check_numbers(params: list[Any], ctx: Any) -> None:
+    """Rejects `nan` and `inf`, which pass every minimum and maximum of an option."""
+    for param in params:
+        value = ctx.params.get(param.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise typer.BadParameter(f"{value} is not a finite number.", ctx=ctx, param=param)
 
 
 def _write(params: list[Any], formatter: Any) -> None:

@@ -34,6 +34,8 @@ def seconds(text: str, what: str) -> float:
 def request_of(options: dict[str, Any], namespace: str) -> ReportRequest:
     bounds = Bounds(_amounts(options, "min"), _amounts(options, "max"), options["keep_limits"])
     for resource in RESOURCES:
+        if bounds.most.get(resource) == 0:
+            usage_error(f"--max-{resource} must be above 0")
         if bounds.least.get(resource, 0) > bounds.most.get(resource, 1 << 62):
             usage_error(f"--min-{resource} is above --max-{resource}")
     return ReportRequest(
