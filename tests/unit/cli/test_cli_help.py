@@ -67,7 +67,7 @@ def test_completion_into_a_closed_pipe_causes_no_traceback() -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("words", ["recommend --price-cpu=nan", "backtest --step=nan --csv=x", "top pods --interval=inf"])
+@pytest.mark.parametrize("words", ["recommend --price-cpu=nan", "backtest --step=nan", "top pods --interval=inf"])
 def test_a_number_that_is_not_finite_is_a_wrong_option(words: str) -> None:
     done = podfit(*words.split())
     assert done.returncode == 2
