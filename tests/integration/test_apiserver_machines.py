@@ -135,6 +135,16 @@ async def test_resizing_the_container_resizes_the_virtual_machine(ask: Asker) ->
     assert pod["spec"]["virtualMachine"]["resources"]["limits"] == {"cpu": "2", "memory": "2Gi"}
 
 
+async def test_two_sizes_for_a_virtual_machine_and_its_container_are_refused(ask: Asker) -> None:
+    await create(ask, machine())
+    container = {"name": "guest", "resources": {"limits": {"memory": "3Gi"}}}
+    sizes = {"virtualMachine": {"resources": {"limits": {"memory": "2Gi"}}}, "containers": [container]}
+    code, status = await ask("PATCH", f"{PODS}/p/resize", {"spec": sizes}, STRATEGIC)
+    assert code == 422
+    ((field, message),) = complaints(status)
+    assert field == "spec.virtualMachine" and 'differs from its container "guest"' in message
+
+
 async def test_resources_do_not_change_through_the_pod_itself(ask: Asker) -> None:
     await create(ask, machine())
     patch = {"spec": {"virtualMachine": {"resources": {"limits": {"memory": "2Gi"}}}}}
@@ -194,9 +204,12 @@ async def test_power_changes_through_the_pod_itself(ask: Asker) -> None:
 async def test_a_pod_keeps_its_virtual_machine(ask: Asker, patch: Any) -> None:
     await create(ask, machine(), volumes=[{"name": "v", "emptyDir": {}}])
     _, before = await ask("GET", f"{PODS}/p")
-    code, _ = await ask("PATCH", f"{PODS}/p", {"spec": {"virtualMachine": patch}}, MERGE)
+    code, status = await ask("PATCH", f"{PODS}/p", {"spec": {"virtualMachine": patch}}, MERGE)
     _, after = await ask("GET", f"{PODS}/p")
     assert (code, after) == (422, before)
+    assert patch is None or (f"spec.virtualMachine.{next(iter(patch))}", "Forbidden: may not be changed") in complaints(
+        status
+    )
 
 
 async def test_the_manifest_can_be_put_again_with_another_image(ask: Asker) -> None:

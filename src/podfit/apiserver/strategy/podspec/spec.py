@@ -24,7 +24,7 @@ from podfit.apiserver.strategy.podspec.containers import (
 )
 from podfit.apiserver.strategy.podspec.security import host_process, operating_system, pod_security
 from podfit.apiserver.strategy.podspec.storage.volumes import volumes
-from podfit.apiserver.strategy.podspec.virtual_machines import virtual_machine
+from podfit.apiserver.strategy.podspec.virtual_machines import agrees_with_mirror, virtual_machine
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
@@ -57,6 +57,8 @@ def validate_resized(spec: Object, stored: Object, errors: Errors) -> None:
             resizable(container, claims, policy, f"spec.initContainers[{at}]", errors)
             if not is_sidecar(container):
                 no_restart_on_resize(container, f"spec.initContainers[{at}]", errors)
+    if spec.get("virtualMachine") is not None:
+        agrees_with_mirror(spec, "spec", errors)
     if spec.get("resources") is not None:
         _pod_level(spec, claims, "spec.resources", errors)
 

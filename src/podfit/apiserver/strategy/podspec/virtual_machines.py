@@ -26,7 +26,7 @@ _POWER = ("Paused", "Running", "Shutdown", "Suspended")
 _SHUTDOWN = ("stop", "terminate")
 _LONGEST_USER_DATA = 65_535
 _MIRRORED = ("name", "image", "imagePullPolicy", "resources", "resizePolicy")
-_FIXED = ("volumeMounts", "volumeDevices", "bootVolume")
+_FIXED = ("name", "volumeMounts", "volumeDevices", "bootVolume")
 
 
 def default_machine(machine: Object, pull_policy: str) -> None:
@@ -127,8 +127,10 @@ def virtual_machine(spec: Object, context: PodRules, path: str, errors: Errors, 
     """Validates the virtual machine instead of the container that mirrors it."""
     machine, here = spec[FIELD], f"{path}.{FIELD}"
     mirror = _mirror(spec)
-    if (spec.get("containers") and mirror is None) or (mirror and not _agree(machine, mirror)):
+    if spec.get("containers") and mirror is None:
         errors.append(forbidden("containers,virtualMachine", "containers and virtualMachine workloads in same pod"))
+        return
+    if not agrees_with_mirror(spec, path, errors):
         return
     if spec.get("initContainers"):
         errors.append(forbidden(f"{path}.initContainers", "a pod with a virtual machine cannot have init containers"))
@@ -154,6 +156,17 @@ def virtual_machine(spec: Object, context: PodRules, path: str, errors: Errors, 
         errors.append(required(f"{here}.keyPairName", "KeyPairName and PublicKey can't be both empty"))
     if len(machine.get("userData") or "") > _LONGEST_USER_DATA:
         errors.append(too_long(f"{here}.userData", _LONGEST_USER_DATA))
+
+
+def agrees_with_mirror(spec: Object, path: str, errors: Errors) -> bool:
+    mirror = _mirror(spec)
+    if mirror is None or _agree(spec[FIELD], mirror):
+        return True
+    detail = (
+        f'differs from its container "{mirror["name"]}" in image, resources or resize policy; change one of the two'
+    )
+    errors.append(forbidden(f"{path}.{FIELD}", detail))
+    return False
 
 
 def _choices(machine: Object, path: str, errors: Errors) -> None:
