@@ -1,6 +1,6 @@
 """Objects in use outlive their deletion: claims, volumes, attribute classes and ServiceCIDRs."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,10 @@ async def make(whole: Whole, kind: str, name: str, **fields: Any) -> Object:
     of = kind_named(kind)
     body = {"apiVersion": of.api_version, "kind": kind, "metadata": {"name": name}, **fields}
     return await whole.client.create(of, body, "default" if of.namespaced else "")
+
+
+def in_phase(phase: str) -> Callable[[Object], bool]:
+    return lambda obj: (obj.get("status") or {}).get("phase") == phase
 
 
 def gone(obj: Object | None) -> bool:
@@ -60,10 +64,19 @@ async def test_a_volume_goes_when_it_is_not_bound_any_more(whole: Whole) -> None
     await make(
         whole, "PersistentVolume", "v", spec={"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], **path}
     )
-    await whole.client.patch(VOLUME, "", "v", {"status": {"phase": "Bound"}}, "status")
+    await becomes(whole.client, VOLUME, "", "v", in_phase("Available"))
+    claimed = await make(whole, "PersistentVolumeClaim", "c", spec=claim(volumeName="v"))
+    reference = {
+        "kind": "PersistentVolumeClaim",
+        "namespace": "default",
+        "name": "c",
+        "uid": claimed["metadata"]["uid"],
+    }
+    await whole.client.patch(VOLUME, "", "v", {"spec": {"claimRef": reference}})
+    await becomes(whole.client, VOLUME, "", "v", in_phase("Bound"))
     await whole.client.delete(VOLUME, "", "v")
     assert kept(await whole.client.find(VOLUME, "", "v"))
-    await whole.client.patch(VOLUME, "", "v", {"status": {"phase": "Released"}}, "status")
+    await whole.client.delete(CLAIM, "default", "c")
     await becomes(whole.client, VOLUME, "", "v", gone)
 
 

@@ -24,6 +24,7 @@ from podfit.controllers.protection import (
     VolumeProtectionController,
 )
 from podfit.controllers.quota import QuotaController
+from podfit.controllers.volumes import VolumePhaseController
 from podfit.controllers.workloads import (
     CronJobController,
     DaemonSetController,
@@ -62,6 +63,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     StatefulSetController,
     TaintEvictionController,
     TokensController,
+    VolumePhaseController,
     VolumeProtectionController,
 )
 
@@ -70,6 +72,7 @@ _SPEAKS_AS = {
     "garbage-collector": "garbage-collector-controller",
     "node-ipam-controller": "cidrAllocator",
     "node-lifecycle-controller": "node-controller",
+    "persistentvolume-binder-controller": "persistentvolume-controller",
 }
 """Event sources in Kubernetes that differ from the controller's name."""
 
@@ -87,6 +90,7 @@ _ACTS_AS = {
     "namespace-controller": "namespace-controller",
     "node-ipam-controller": "node-controller",
     "node-lifecycle-controller": "node-controller",
+    "persistentvolume-binder-controller": "persistent-volume-binder",
     "persistentvolume-protection-controller": "pv-protection-controller",
     "persistentvolumeclaim-protection-controller": "pvc-protection-controller",
     "pod-garbage-collector": "pod-garbage-collector",
