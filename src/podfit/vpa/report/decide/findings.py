@@ -160,7 +160,8 @@ def _finding(
     if evidence is not None and evidence.size.target:
         verdict = sized(now, evidence, heap, rules.bounds)
         recommended, why = verdict.sizes, verdict.why
-        if heap is not None and recommended.requests.get("memory") != now.request("memory"):
+        memory = recommended.requests.get("memory")
+        if heap is not None and memory is not None and memory != now.request("memory"):
             notes.append(heap.restart)
     else:
         notes += _nothing(workload, name, known)

@@ -145,8 +145,8 @@ class PrometheusUsage:
         containers, series = await self._number(chosen.count(), until), await self._number(chosen.series(), until)
         if containers and series >= 1.5 * containers:
             self.remarks.notes.append(
-                f"Prometheus has {series:.0f} series of {containers:.0f} containers (scraped more than once?): "
-                "if a container has several series, the highest counts"
+                f"Prometheus has {series:.0f} series of {containers:.0f} containers (scraped more than once, or of "
+                "several clusters without --cluster-label?): if a container has several series, the highest counts"
             )
 
     async def _number(self, query: str, at: Seconds) -> int:

@@ -100,3 +100,17 @@ def test_findings_are_in_the_requested_order(by: str, names: str) -> None:
         replace(finding(now=500, risks=("throttled",)), container="c"),
     ]
     assert "".join(row.container for row in ordered(rows, by)) == names
+
+
+@pytest.mark.parametrize(("target", "noted"), [({"cpu": 100, "memory": GI}, True), ({"cpu": 100}, False)])
+def test_a_restart_is_noted_for_a_heap_whose_memory_is_resized(target: dict[str, int], noted: bool) -> None:
+    evidence = replace(EVIDENCE, size=Estimate(target, {}, {}))
+    found = one(workload(command=["java", "-Xmx512m"]), {(KEY, "app"): evidence})
+    assert any("restart" in note for note in found.notes) is noted
+
+
+def test_an_out_of_memory_kill_of_a_sidecar_is_a_risk() -> None:
+    sidecar = {**container(requests={"cpu": "1"}), "restartPolicy": "Always"}
+    killed = {"spec": {"initContainers": [sidecar]}, "status": {"initContainerStatuses": [oom()]}}
+    given = Workload(KEY, {}, {"spec": {"initContainers": [sidecar]}}, [killed])
+    assert one(given).risks == ("OOM-killed",)
