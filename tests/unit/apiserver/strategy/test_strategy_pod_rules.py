@@ -239,6 +239,10 @@ def test_values_shown_as_json_escape_what_html_could_mistake() -> None:
     assert go_value(["<&>"]) == r'["\u003c\u0026\u003e"]'
 
 
+def _mapping(container: str, resource: str) -> dict[str, Any]:
+    return {"containerName": container, "resourceName": resource, "requestName": "r"}
+
+
 @pytest.mark.parametrize(
     ("status", "wanted"),
     [
@@ -258,6 +262,21 @@ def test_values_shown_as_json_escape_what_html_could_mistake() -> None:
             [
                 'resourceClaimStatuses[0].name: Invalid value: "x": must match the name of an entry in '
                 "`spec.resourceClaims`"
+            ],
+        ),
+        (
+            {"extendedResourceClaimStatus": {"resourceClaimName": "k", "requestMappings": []}},
+            ["extendedResourceClaimStatus.requestMappings: Required value: at least one request mapping is required"],
+        ),
+        (
+            {"extendedResourceClaimStatus": {"requestMappings": [_mapping("x", "cpu"), _mapping("c", "a.b/gpu")]}},
+            [
+                'extendedResourceClaimStatus.requestMappings[0].containerName: Invalid value: "x": must match the name '
+                "of an entry in spec.initContainers.name or spec.containers.name",
+                'extendedResourceClaimStatus.requestMappings[1].resourceName: Invalid value: "a.b/gpu": must match the '
+                "extended resource name of an entry in spec.initContainers.resources.requests or "
+                "spec.containers.resources.requests",
+                "extendedResourceClaimStatus.resourceClaimName: Required value",
             ],
         ),
         (

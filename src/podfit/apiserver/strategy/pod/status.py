@@ -6,7 +6,7 @@ from typing import Any
 
 from podfit.api.objects import Object
 from podfit.api.pods.resources import is_sidecar
-from podfit.api.status import duplicate, invalid, not_supported
+from podfit.api.status import duplicate, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.text import names
 from podfit.apiserver.strategy import meta
@@ -73,6 +73,8 @@ def validate(new: Object, old: Object, errors: Errors) -> None:
         _transitions(status, before, field, spec, key, errors)
     _transitions(status, before, "ephemeralContainerStatuses", {"restartPolicy": "Never"}, "", errors)
     _claims(status, spec, errors)
+    if status.get("extendedResourceClaimStatus") is not None:
+        _extended(status["extendedResourceClaimStatus"], spec, "status.extendedResourceClaimStatus", errors)
     for field, single in (("podIPs", "podIP"), ("hostIPs", "hostIP")):
         # Unchanged values were valid when they were written.
         if status.get(field) is not before.get(field) or status.get(single) != before.get(single):
@@ -153,6 +155,36 @@ def _claims(status: Object, spec: Object, errors: Errors) -> None:
         seen.add(name)
         if made is not None:
             names_valid(made, path, names.dns_subdomain(made), errors)
+
+
+def _extended(claim: Object, spec: Object, path: str, errors: Errors) -> None:
+    """Validates the claim that was made for the extended resources of the containers."""
+    containers = {one.get("name"): one for key in ("initContainers", "containers") for one in spec.get(key) or ()}
+    mappings = claim.get("requestMappings") or ()
+    if not mappings:
+        errors.append(required(f"{path}.requestMappings", "at least one request mapping is required"))
+    seen: set[tuple[str, ...]] = set()
+    for at, mapping in enumerate(mappings):
+        where = f"{path}.requestMappings[{at}]"
+        values = {field: mapping.get(field, "") for field in ("containerName", "resourceName", "requestName")}
+        container = containers.get(values["containerName"])
+        if container is None:
+            detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
+            errors.append(invalid(f"{where}.containerName", values["containerName"], detail))
+        elif values["resourceName"] not in ((container.get("resources") or {}).get("requests") or {}):
+            entries = "spec.initContainers.resources.requests or spec.containers.resources.requests"
+            detail = f"must match the extended resource name of an entry in {entries}"
+            errors.append(invalid(f"{where}.resourceName", values["resourceName"], detail))
+        request = values["requestName"]
+        names_valid(request, f"{path}.requestName", names.dns_label(request), errors)
+        if tuple(values.values()) in seen:
+            errors += [duplicate(f"{where}.{field}", value) for field, value in values.items()]
+        seen.add(tuple(values.values()))
+    made = claim.get("resourceClaimName")
+    if not made:
+        errors.append(required(f"{path}.resourceClaimName"))
+    else:
+        names_valid(made, f"{path}.resourceClaimName", names.dns_subdomain(made), errors)
 
 
 def _users(status: Object, spec: Object, field: str, errors: Errors) -> None:
