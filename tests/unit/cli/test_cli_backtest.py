@@ -57,6 +57,15 @@ def test_run_names_a_policy_that_does_not_exist(tmp_path: Path) -> None:
     assert done.stderr == "podfit: unknown policy 'best': it is one of default, krr, window, rhythm, auto\n"
 
 
+def test_run_does_not_replace_its_input(tmp_path: Path) -> None:
+    path = tmp_path / "in.npz"
+    np.savez(path, cpu=usage(2), step_s=300.0)
+    before = path.read_bytes()
+    done = podfit("backtest", "run", "--series", str(path), "--out", str(tmp_path / ".." / tmp_path.name / "in.npz"))
+    assert done.returncode == 2 and "is the file of --series" in done.stderr
+    assert path.read_bytes() == before
+
+
 def test_run_leaves_no_file_behind_when_the_input_is_bad(tmp_path: Path) -> None:
     source = saved(tmp_path / "in.npz", cpu=-usage(), step_s=300)
     done = podfit("backtest", "run", "--series", str(source), "--out", str(tmp_path / "out.npz"))

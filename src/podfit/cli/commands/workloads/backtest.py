@@ -182,6 +182,8 @@ def run(
     from podfit.vpa.policies.base import sizes_of
 
     chosen = policy_named(policy)
+    if out.exists() and out.samefile(series):
+        usage_error(f"--out {out} is the file of --series")
     history = read_npz(series)
     for words in history.missing:
         note(f"partial: {words}")
