@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from podfit.api.cel.checking.messages import patch_messages
+from podfit.api.cel.evaluation.program import Environment
+from podfit.api.cel.parsing.syntax import BadExpression
 from podfit.api.schema.celrules.rule_checks import rule_problems
 from podfit.api.schema.custom.openapi_checks import definition_problems
 from podfit.api.schema.custom.validation import Validator
@@ -133,3 +138,11 @@ def test_many_rules_together_may_cost_too_much() -> None:
         "p: Forbidden: x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget "
         "by factor of 2.4x"
     )
+
+
+@pytest.mark.parametrize("name", ["Object", "Object.spec", "JSONPatch"])
+def test_the_type_of_a_message_is_no_value_of_a_program(name: str) -> None:
+    environment = Environment({}, messages=patch_messages)
+    with pytest.raises(BadExpression) as caught:
+        environment.compile(f"[{name}].size() > 0")
+    assert str(caught.value) == f"program instantiation failed: reference to undefined type: {name}"

@@ -8,6 +8,7 @@ from podfit.api.cel.checking.messages import MessageTypes, no_messages
 from podfit.api.cel.checking.validators import literal_problems
 from podfit.api.cel.library.functions import Overload
 from podfit.api.cel.parsing.syntax import (
+    INSTANTIATION,
     BadExpression,
     Call,
     Fold,
@@ -81,6 +82,9 @@ def check(
         literal_problems(root, problems)
     if problems:
         raise BadExpression(str(problems))
+    if checker.messages_as_values:
+        # cel-go accepts the type of a message as a value, but the programs of Kubernetes have no values of such types.
+        raise BadExpression(f"reference to undefined type: {checker.messages_as_values[0]}", INSTANTIATION)
 
 
 class _Checker:
@@ -93,6 +97,8 @@ class _Checker:
         self._bound: Bindings = {}
         self._free = 0
         self._nodes: list[Node] = []
+        self.messages_as_values: list[str] = []
+        """The names of messages that are used as values."""
 
     def settle(self) -> None:
         """Resolves the type variables of all nodes; the type of an unknown value is dynamic."""
@@ -133,7 +139,11 @@ class _Checker:
         for scope in reversed(self._scopes):
             if name in scope:
                 return scope[name]
-        return _TYPE_NAMES.get(name)
+        message = self._messages(name)
+        if message is None:
+            return _TYPE_NAMES.get(name)
+        self.messages_as_values.append(name)
+        return type_of(message)
 
     def _undeclared(self, node: Node, name: str) -> Type:
         self._problems.add(node.at, f"undeclared reference to '{name}' (in container '')")

@@ -15,7 +15,7 @@ from podfit.api.cel.evaluation.compiler import FIRST_SLOT, Compiler, Names
 from podfit.api.cel.library import addresses, authorization, containers, kubernetes, numbers, strings, times
 from podfit.api.cel.library.functions import Library, Overload
 from podfit.api.cel.parsing.parser import parsed
-from podfit.api.cel.parsing.syntax import BadExpression, Call, Fold, Ident, ListNode, Literal, Node
+from podfit.api.cel.parsing.syntax import INSTANTIATION, BadExpression, Call, Fold, Ident, ListNode, Literal, Node
 from podfit.api.cel.types import Type
 from podfit.api.cel.values import Failed, NoOverload, Stopped
 
@@ -128,7 +128,7 @@ def _fold_conversions(root: Node) -> None:
             if isinstance(literal, Literal):
                 _try_conversion(node.overloads, literal.value)
             elif isinstance(literal, ListNode) and all(isinstance(item, Literal) for item in literal.items):
-                raise BadExpression(f"no such overload: {node.function}(list)", "program instantiation failed")
+                raise BadExpression(f"no such overload: {node.function}(list)", INSTANTIATION)
 
 
 def _try_conversion(overloads: tuple[Overload, ...], value: Any) -> None:
@@ -137,4 +137,4 @@ def _try_conversion(overloads: tuple[Overload, ...], value: Any) -> None:
             try:
                 overload.run(value)
             except Failed as error:
-                raise BadExpression(str(error), "program instantiation failed") from None
+                raise BadExpression(str(error), INSTANTIATION) from None

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ACCUMULATOR = "@result"
+INSTANTIATION = "program instantiation failed"
+"""The stage of an error in an expression that compiles, but of which no program can be made."""
 
 
 class BadExpression(ValueError):
