@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podfit.api.objects import Object
-from podfit.api.pods.reflex import CALM, CONDITION, LEAK, NEAR, NOT_RAISED, NearLimit, amounts
+from podfit.api.pods.reflex import CALM, CONDITION, LEAK, NEAR, NOT_RAISED, NearLimit, amounts, mebibytes
 
 RAISES_OF_A_LEAK = 2
 """A container that reaches its limit repeatedly, and whose limit is then no longer raised, may leak."""
@@ -63,4 +63,4 @@ def stuck(watched: WatchedContainer, used: int) -> Finding:
 
 
 def calm(watched: WatchedContainer) -> Finding:
-    return Finding(None, CALM, f"container {watched.name} is below {watched.limit} bytes by more than a tenth")
+    return Finding(None, CALM, f"container {watched.name} is below {mebibytes(watched.limit)} by more than a tenth")

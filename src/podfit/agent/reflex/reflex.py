@@ -16,7 +16,7 @@ from podfit.agent.reflex import decide
 from podfit.agent.reflex.decide import Finding, WatchedContainer
 from podfit.agent.runtimes.base import Runtime
 from podfit.agent.runtimes.values import RUNNING, RuntimeFailure
-from podfit.api.pods.reflex import asked_for, threshold
+from podfit.api.pods.reflex import asked_for, mebibytes, threshold
 from podfit.api.registry.kinds import POD
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC, Client
@@ -126,7 +126,8 @@ class Reflex:
 
     def _announce(self, record: PodRecord, container: WatchedContainer, used: int) -> None:
         record.story.add("near its limit", f"container {container.name}", memory_bytes=container.limit, used=used)
-        words = f"Container {container.name} uses {used} of {container.limit} bytes of memory"
+        amounts = f"{mebibytes(used)} of {mebibytes(container.limit)}"
+        words = f"Container {container.name} uses {amounts} of memory"
         self._events.emit(record.pod, WARNING, "MemoryNearLimit", words, container.name)
 
     async def _used(self, container: WatchedContainer) -> int:

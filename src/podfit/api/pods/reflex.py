@@ -32,7 +32,7 @@ class NearLimit(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        return f"container {self.container} uses {self.used} of {self.limit} bytes"
+        return f"container {self.container} uses {mebibytes(self.used)} of {mebibytes(self.limit)}"
 
 
 _decoder = msgspec.json.Decoder(NearLimit)
@@ -41,6 +41,11 @@ _decoder = msgspec.json.Decoder(NearLimit)
 def amounts(near: NearLimit | None) -> Object:
     """Changes of the pod's annotations; None removes the amounts."""
     return {AMOUNTS: msgspec.json.encode(near).decode() if near is not None else None}
+
+
+def mebibytes(count: int) -> str:
+    """An amount for messages: `58.5Mi`."""
+    return f"{count / (1 << 20):.1f}".removesuffix(".0") + "Mi"
 
 
 def threshold(limit: int) -> int:

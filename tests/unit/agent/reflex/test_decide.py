@@ -31,6 +31,10 @@ def test_the_reported_amounts_are_read_back() -> None:
     assert found is not None and (found.container, found.used, found.limit) == ("c", 95, 100)
 
 
+def test_amounts_in_messages_are_mebibytes() -> None:
+    assert near(WatchedContainer("c", "id", 64 << 20), 61353984).message == "container c uses 58.5Mi of 64Mi"
+
+
 def test_a_limit_that_is_not_raised_is_a_suspected_leak_only_after_raises() -> None:
     assert stuck(WatchedContainer("c", "id", 100, RAISES_OF_A_LEAK - 1), 95).reason == NOT_RAISED
     assert stuck(WatchedContainer("c", "id", 100, RAISES_OF_A_LEAK), 95).reason == LEAK

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from podfit.api.objects import Object
-from podfit.api.pods.reflex import ANNOTATION, MEMORY, NearLimit, asked_for, near_of
+from podfit.api.pods.reflex import ANNOTATION, MEMORY, NearLimit, asked_for, mebibytes, near_of
 from podfit.api.quantity import BINARY_SI, Quantity
 from podfit.client.cache import key_of
 from podfit.vpa.model.changing.jsonpatch import Patch, add, annotate, container_patch
@@ -101,7 +101,7 @@ class Reflexes:
         self._before[id] = EarlierReflexes(before.count + 1, now, first)
         self._of.undo.hold(vpa, near.container, "memory", decided.request)
         last = ", its bound" if decided.at_bound else ""
-        words = f"{near.words}: its limit is raised to {decided.limit} bytes{last}"
+        words = f"{near.words}: its limit is raised to {mebibytes(decided.limit)}{last}"
         self._emit(pod, "Normal", "MemoryReflex", words[0].upper() + words[1:])
         self._of.measures.reflexes.labels(vpa["metadata"]["name"], vpa["metadata"].get("namespace", "")).inc()
         return None

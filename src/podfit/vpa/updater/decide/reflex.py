@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from podfit.api.pods.reflex import mebibytes
+
 FIRST, FAST, SLOW = 1.5, 2.0, 1.25
 FAST_WITHIN_S = 30.0
 MOST_WITHOUT_BOUND = 4
@@ -43,7 +45,7 @@ def grown(request: int, limit: int, most: int | None, before: EarlierReflexes, n
     """`most` is the largest request allowed; the limit keeps its ratio to the request."""
     bound = most if most is not None else MOST_WITHOUT_BOUND * (before.first_request or request)
     if request >= bound:
-        return Stay(f"its request of {request} bytes is at the bound of {bound}")
+        return Stay(f"its request of {mebibytes(request)} is at the bound of {mebibytes(bound)}")
     factor = FIRST if not before.count else FAST if now - before.at <= FAST_WITHIN_S else SLOW
     wanted = min(bound, max(_whole(int(request * factor)), request + MI))
     raised = limit * wanted // request if limit != request else wanted
