@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from podfit.vpa.policies.base import Policy, Series, sizes_of
+from podfit.vpa.policies.base import Policy, UsageSeries, sizes_of
 from podfit.vpa.policies.quality import quality_of
 from podfit.vpa.policies.table import POLICIES
 
@@ -21,7 +21,7 @@ CORES, BYTES = 4.0, 16.0 * 2**30
 CONTAINERS, SAMPLES = 10_000, 2_880
 
 
-def traces() -> dict[str, Series]:
+def traces() -> dict[str, UsageSeries]:
     if not TRACES.is_dir():
         return {}
     google = np.load(TRACES / "google-2011-jobs.npz")["usage"].astype(np.float32) / 100
@@ -29,9 +29,9 @@ def traces() -> dict[str, Series]:
     lab[lab == 255] = np.nan
     jobs, machines = len(google), len(lab)
     return {
-        "Google memory": Series((google[..., 1] * BYTES).reshape(jobs, -1), 300.0, "memory"),
-        "Google CPU": Series((google[..., 0] * CORES).reshape(jobs, -1), 300.0, "cpu"),
-        "PlanetLab CPU": Series(lab.reshape(machines, -1) / 100 * CORES, 300.0, "cpu"),
+        "Google memory": UsageSeries((google[..., 1] * BYTES).reshape(jobs, -1), 300.0, "memory"),
+        "Google CPU": UsageSeries((google[..., 0] * CORES).reshape(jobs, -1), 300.0, "cpu"),
+        "PlanetLab CPU": UsageSeries(lab.reshape(machines, -1) / 100 * CORES, 300.0, "cpu"),
     }
 
 
@@ -50,11 +50,14 @@ def main() -> None:
     values = (level * noise).astype(np.float32)
     print(f"{CONTAINERS:,} containers, ten days: processor seconds for CPU and for memory (goal ≤ 10 s)")
     for policy in POLICIES.values():
-        took = [_seconds(policy, Series(values, 300.0, "cpu")), _seconds(policy, Series(values * GIB, 300.0, "memory"))]
+        took = [
+            _seconds(policy, UsageSeries(values, 300.0, "cpu")),
+            _seconds(policy, UsageSeries(values * GIB, 300.0, "memory")),
+        ]
         print(f"  {policy.name:12} {took[0]:6.1f} {took[1]:6.1f}", flush=True)
 
 
-def _seconds(policy: Policy, series: Series) -> float:
+def _seconds(policy: Policy, series: UsageSeries) -> float:
     begun = time.process_time()
     sizes_of(policy, series)
     return time.process_time() - begun

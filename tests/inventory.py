@@ -139,9 +139,10 @@ def _registries() -> Iterator[CollectorRegistry]:
     yield SchedulerMetrics().registry
     for file in sorted((SOURCE / "vpa").glob("*/measures.py")):
         module = importlib.import_module(f"podfit.vpa.{file.parent.name}.measures")
-        if hasattr(module, "Measures"):
+        measures = getattr(module, f"{file.parent.name.title()}Measures", None)
+        if measures is not None:
             registry = CollectorRegistry()
-            module.Measures(registry, FakeClock())
+            measures(registry, FakeClock())
             measured(Client(HttpTransport("")), registry)
             if hasattr(module, "Recommendations"):
                 registry.register(module.Recommendations(tuple))

@@ -22,7 +22,7 @@ from podfit.kit.clock import FakeClock, rfc3339
 from podfit.vpa.flags import BadFlag
 from podfit.vpa.history.base import History
 from podfit.vpa.history.local import LocalHistory
-from podfit.vpa.policies.base import Costs, Floats, Policy, Series, sizes_of
+from podfit.vpa.policies.base import Costs, Floats, Policy, UsageSeries, sizes_of
 from podfit.vpa.policies.quality import quality_of
 from podfit.vpa.policies.table import POLICIES
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
@@ -107,7 +107,7 @@ def backtested(recommender: Recommender, name: str, policy: str) -> dict[str, fl
     found = {}
     for resource in ("cpu", "memory"):
         usage = curves.usage(number, int(curves.begins(number, now)[0]), now, resource)
-        series = Series(np.concatenate([usage, np.full((1, 1), np.nan, np.float32)], 1), 300.0, resource)
+        series = UsageSeries(np.concatenate([usage, np.full((1, 1), np.nan, np.float32)], 1), 300.0, resource)
         found[resource] = float(sizes_of(POLICIES[policy], series)[0, -1])
     return found
 
@@ -237,18 +237,18 @@ async def test_in_place_the_bounds_are_near_the_target_and_elsewhere_as_wide_as_
 class Broken:
     """A policy with fixed answers."""
 
-    answer: Callable[[Series], Floats]
+    answer: Callable[[UsageSeries], Floats]
     name: str = "auto"
 
-    def sizes(self, series: Series, costs: Costs) -> Floats:
+    def sizes(self, series: UsageSeries, costs: Costs) -> Floats:
         return self.answer(series)
 
 
-def _constant(value: float) -> Callable[[Series], Floats]:
+def _constant(value: float) -> Callable[[UsageSeries], Floats]:
     return lambda series: np.full(series.usage.shape, value, np.float32)
 
 
-def _fails(series: Series) -> Floats:
+def _fails(series: UsageSeries) -> Floats:
     raise ZeroDivisionError("by nothing")
 
 
@@ -266,7 +266,7 @@ def _fails(series: Series) -> Floats:
     ],
 )
 async def test_a_policy_that_returns_invalid_sizes_is_named_with_the_cause_and_replaced_by_the_default(
-    cluster: Autoscaled, caplog: pytest.LogCaptureFixture, answer: Callable[[Series], Floats], cause: str
+    cluster: Autoscaled, caplog: pytest.LogCaptureFixture, answer: Callable[[UsageSeries], Floats], cause: str
 ) -> None:
     pods = await served(cluster)
     with caplog.at_level(logging.WARNING, "podfit.vpa.recommender.intake.policies"):
@@ -284,7 +284,7 @@ async def test_a_policy_that_fails_on_one_container_sizes_the_others_and_recover
     bad = await served(cluster, "bad")
     good = await served(cluster, "good")
 
-    def picky(series: Series) -> Floats:
+    def picky(series: UsageSeries) -> Floats:
         if series.resource == "cpu" and (series.usage > 5).any():
             raise ValueError("too much")
         return sizes_of(POLICIES["krr"], series)
@@ -345,7 +345,7 @@ async def test_a_shadows_quality_is_the_one_of_a_backtest(cluster: Autoscaled) -
         for name in ("krr", "window"):
             for resource in ("cpu", "memory"):
                 usage = curves.usage(number, int(curves.begins(number, now)[0]), now, resource)
-                series = Series(usage, 300.0, resource)
+                series = UsageSeries(usage, 300.0, resource)
                 expected = quality_of(series, sizes_of(POLICIES[name], series))
                 found = recommender.policies.live.judged(("default", "web"))["main"][name][resource]
                 assert (found.sized, found.short_samples) == pytest.approx((expected.sized, expected.short_samples))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from podfit.agent.cpus.decide.assign import INIT, MAIN, SIDECAR, Claim, Short, assign
+from podfit.agent.cpus.decide.assign import INIT, MAIN, SIDECAR, CpuClaim, Short, assign
 from podfit.agent.cpus.decide.fit import fit
 from podfit.agent.cpus.decide.sets import NO_CPUS, Cpus, parse, text
 from podfit.agent.cpus.decide.take import take
@@ -67,14 +67,14 @@ class Churn(RuleBasedStateMachine):
     def boot(self, topology: Topology, reserved: int) -> None:
         self.topology = topology
         self.reserved = take(topology, topology.all, reserved)
-        self.pods: dict[str, tuple[list[Claim], dict[str, Cpus]]] = {}
+        self.pods: dict[str, tuple[list[CpuClaim], dict[str, Cpus]]] = {}
         self.made = 0
 
     def free(self, but: str = "") -> Cpus:
         taken = [cpus for uid, (_, held) in self.pods.items() if uid != but for cpus in held.values()]
         return self.topology.all - self.reserved - NO_CPUS.union(*taken)
 
-    def try_to(self, uid: str, claims: list[Claim], applied: dict[str, Cpus]) -> None:
+    def try_to(self, uid: str, claims: list[CpuClaim], applied: dict[str, Cpus]) -> None:
         held = self.pods[uid][1] if uid in self.pods else {}
         others = {other: dict(row[1]) for other, row in self.pods.items() if other != uid}
         found = assign(self.topology, self.free(uid), held, applied, claims)
@@ -93,8 +93,8 @@ class Churn(RuleBasedStateMachine):
     @rule(kinds=KINDS, counts=st.lists(COUNTS, min_size=3, max_size=4))
     def add(self, kinds: list[str], counts: list[int]) -> None:
         self.made += 1
-        claims = [Claim(f"i{number}", counts[number], kind) for number, kind in enumerate(kinds)]
-        claims += [Claim(f"c{number}", count, MAIN) for number, count in enumerate(counts[len(kinds) :])]
+        claims = [CpuClaim(f"i{number}", counts[number], kind) for number, kind in enumerate(kinds)]
+        claims += [CpuClaim(f"c{number}", count, MAIN) for number, count in enumerate(counts[len(kinds) :])]
         self.try_to(f"pod{self.made}", claims, {})
 
     @rule(data=st.data(), counts=st.lists(COUNTS, min_size=4, max_size=4), started=st.booleans())
@@ -103,7 +103,7 @@ class Churn(RuleBasedStateMachine):
             return
         uid = data.draw(st.sampled_from(sorted(self.pods)))
         before, held = self.pods[uid]
-        claims = [Claim(item.name, count, item.kind) for item, count in zip(before, counts, strict=False)]
+        claims = [CpuClaim(item.name, count, item.kind) for item, count in zip(before, counts, strict=False)]
         lasting = {item.name for item in before if item.kind != INIT}
         applied = {name: cpus for name, cpus in held.items() if name in lasting} if started else {}
         self.try_to(uid, claims, applied)
@@ -141,7 +141,7 @@ class Churn(RuleBasedStateMachine):
             seen |= whole
 
 
-def effective(claims: list[Claim]) -> int:
+def effective(claims: list[CpuClaim]) -> int:
     """The amount that scheduler and node count for the pod: the larger of its running phase and each step of
     its start.
     """

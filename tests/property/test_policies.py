@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podfit.vpa.policies.base import Costs, Series, sizes_of
+from podfit.vpa.policies.base import Costs, UsageSeries, sizes_of
 from podfit.vpa.policies.learning import network
 from podfit.vpa.policies.learning.holding import hold
 from podfit.vpa.policies.table import POLICIES
@@ -17,7 +17,7 @@ UNIT = {"cpu": 1.0, "memory": float(2**32)}
 FEW = settings(max_examples=8, deadline=None)
 
 
-def usage(seed: int, resource: str, days: int = 4, rows: int = 3, step_s: float = 900.0) -> Series:
+def usage(seed: int, resource: str, days: int = 4, rows: int = 3, step_s: float = 900.0) -> UsageSeries:
     """A level, a daily rhythm, noise, spikes and gaps."""
     random = np.random.default_rng(seed)
     samples = round(days * 86400 / step_s)
@@ -30,7 +30,7 @@ def usage(seed: int, resource: str, days: int = 4, rows: int = 3, step_s: float 
     begin = random.integers(0, samples, rows)
     for row in range(rows):
         values[row, begin[row] : begin[row] + random.integers(0, samples // 2)] = np.nan
-    return Series((values * UNIT[resource]).astype(np.float32), step_s, resource)
+    return UsageSeries((values * UNIT[resource]).astype(np.float32), step_s, resource)
 
 
 @pytest.mark.parametrize(("name", "resource"), CASES)
@@ -39,7 +39,7 @@ def usage(seed: int, resource: str, days: int = 4, rows: int = 3, step_s: float 
 def test_sizes_of_a_prefix_are_the_prefix_of_the_sizes(name: str, resource: str, seed: int, part: float) -> None:
     whole = usage(seed, resource)
     cut = int(part * whole.usage.shape[1])
-    before = sizes_of(POLICIES[name], Series(whole.usage[:, :cut], whole.step_s, resource))
+    before = sizes_of(POLICIES[name], UsageSeries(whole.usage[:, :cut], whole.step_s, resource))
     np.testing.assert_array_equal(before, sizes_of(POLICIES[name], whole)[:, :cut])
 
 
@@ -59,7 +59,7 @@ def test_a_containers_sizes_do_not_depend_on_the_others(name: str, resource: str
 def test_sizes_scale_with_usage_and_prices(name: str, resource: str, seed: int, power: int) -> None:
     """`default` has fixed buckets and minimums, as upstream; the others decide by the value of capacity."""
     one, factor = usage(seed, resource), 2.0**power
-    larger = Series((one.usage * factor).astype(np.float32), one.step_s, resource)
+    larger = UsageSeries((one.usage * factor).astype(np.float32), one.step_s, resource)
     costs = Costs()
     expected = sizes_of(POLICIES[name], one, costs) * factor
     found = sizes_of(POLICIES[name], larger, costs.scaled(factor))
@@ -86,13 +86,13 @@ def test_sizes_change_at_the_hour_or_after_a_sample_above_them(name: str, resour
 def test_a_bursty_container_is_raised_after_two_short_samples_in_a_row(bursty: bool, sizes: list[float]) -> None:
     used = np.array([[1.0] * 12 + [3.0, 1.0, 3.0, 2.0, 5.0, 5.0, 1.0]], np.float32)
     decided = np.full((1, 1), 1.5)
-    found = hold(Series(used, 300.0, "cpu"), decided, np.full((1, 1), bursty), 1.1, np.full((1, 1), 0.1))
+    found = hold(UsageSeries(used, 300.0, "cpu"), decided, np.full((1, 1), bursty), 1.1, np.full((1, 1), 0.1))
     np.testing.assert_allclose(found[0, 12:], sizes, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "resource"), CASES)
 def test_a_series_without_samples_gets_no_size(name: str, resource: str) -> None:
-    sizes = sizes_of(POLICIES[name], Series(np.full((2, 200), np.nan, np.float32), 300.0, resource))
+    sizes = sizes_of(POLICIES[name], UsageSeries(np.full((2, 200), np.nan, np.float32), 300.0, resource))
     assert np.isnan(sizes).all()
 
 
@@ -101,7 +101,7 @@ def test_a_gap_keeps_a_size(name: str, resource: str) -> None:
     series = usage(7, resource, rows=1)
     values = np.where(np.isnan(series.usage), UNIT[resource], series.usage)
     values[:, 96:192] = np.nan
-    sizes = sizes_of(POLICIES[name], Series(values, series.step_s, resource))
+    sizes = sizes_of(POLICIES[name], UsageSeries(values, series.step_s, resource))
     assert np.isfinite(sizes[:, series.hour :]).all()
 
 

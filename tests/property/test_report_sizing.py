@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from podfit.vpa.history.kills import KillCounters
 from podfit.vpa.recommender.decide.histograms.estimate import Estimate
-from podfit.vpa.report.decide.sizing import MI, Bounds, ContainerSizes, rounded, sized
+from podfit.vpa.report.decide.sizing import MI, ContainerSizes, SizeBounds, rounded, sized
 from podfit.vpa.report.usage.evidence import Evidence
 from podfit.vpa.runtimes.heaps import Heap
 
@@ -35,7 +35,7 @@ def evidences(draw: st.DrawFn) -> Evidence:
 
 heaps = st.none() | st.builds(Heap, st.just("Go"), st.just("GOMEMLIMIT=1"), st.integers(1, 1 << 40))
 bounds = st.builds(
-    Bounds,
+    SizeBounds,
     st.dictionaries(st.sampled_from(["cpu", "memory"]), st.integers(1, 1 << 30)),
     st.just({}),
     st.booleans(),
@@ -44,7 +44,7 @@ bounds = st.builds(
 
 @given(sizes(), evidences(), heaps, bounds)
 def test_limits_are_never_below_requests_and_none_is_made_up(
-    now: ContainerSizes, evidence: Evidence, heap: Heap | None, given_bounds: Bounds
+    now: ContainerSizes, evidence: Evidence, heap: Heap | None, given_bounds: SizeBounds
 ) -> None:
     found = sized(now, evidence, heap, given_bounds).sizes
     assert set(found.limits) <= set(now.limits)
@@ -55,7 +55,7 @@ def test_limits_are_never_below_requests_and_none_is_made_up(
 def test_memory_covers_the_heap_and_the_limit_covers_the_peak(
     now: ContainerSizes, evidence: Evidence, heap: Heap | None
 ) -> None:
-    found = sized(now, evidence, heap, Bounds()).sizes
+    found = sized(now, evidence, heap, SizeBounds()).sizes
     if heap is not None:
         assert found.requests["memory"] >= heap.floor
     if "memory" in found.limits:
@@ -66,7 +66,7 @@ def test_memory_covers_the_heap_and_the_limit_covers_the_peak(
 def test_a_request_that_equals_its_limit_stays_equal(
     now: ContainerSizes, evidence: Evidence, heap: Heap | None
 ) -> None:
-    found = sized(now, evidence, heap, Bounds()).sizes
+    found = sized(now, evidence, heap, SizeBounds()).sizes
     for name in found.limits:
         if now.request(name) == now.limits[name]:
             assert found.requests[name] == found.limits[name]
@@ -74,7 +74,7 @@ def test_a_request_that_equals_its_limit_stays_equal(
 
 @given(evidences(), st.integers(1, 1 << 40))
 def test_no_request_is_above_the_most(evidence: Evidence, most: int) -> None:
-    found = sized(ContainerSizes(), evidence, None, Bounds({}, {"cpu": most, "memory": most})).sizes
+    found = sized(ContainerSizes(), evidence, None, SizeBounds({}, {"cpu": most, "memory": most})).sizes
     assert found.requests["cpu"] <= most and found.requests["memory"] < most + MI
 
 

@@ -19,7 +19,7 @@ from podfit.scheduler.decide.cluster.snapshot import Snapshot
 from podfit.scheduler.decide.explain import explain, explain_objects, snapshot_of
 from podfit.scheduler.decide.fit.rules import Rules
 from podfit.scheduler.decide.pod.pods import resident
-from podfit.scheduler.decide.preempt import Candidate, preempt
+from podfit.scheduler.decide.preempt import PreemptionCandidate, preempt
 from podfit.scheduler.decide.queue import PodQueue
 from podfit.scheduler.observe import Observer
 
@@ -345,7 +345,7 @@ def test_preemption_removes_a_minimal_set_that_makes_room(cluster: tuple[list[Ob
     before = board.snapshot.requested.copy()
     chosen = preempt(board, pod, refused, [])
     assert np.array_equal(board.snapshot.requested, before)
-    if not isinstance(chosen, Candidate):
+    if not isinstance(chosen, PreemptionCandidate):
         return
     assert all(victim.priority < 2 for victim in chosen.victims)
     node = next(obj for obj in there if obj["metadata"]["name"] == chosen.node)

@@ -12,8 +12,8 @@ from podfit.vpa.recommender.decide.evidence.starvation import (
     GAP_S,
     LATELY_S,
     SUSTAINED_S,
+    LimitSample,
     Need,
-    Sample,
     Starved,
     raised,
 )
@@ -52,7 +52,7 @@ def test_without_a_need_every_number_stays(sizes: list[int]) -> None:
 def test_only_what_is_starved_now_and_used_lately_counts(samples: list[tuple[int, int, bool]]) -> None:
     state, latest = Starved(), {}
     for minute, (handle, amount, at_limit) in enumerate(samples):
-        state.note(Sample(handle, minute * 60.0, amount, amount, amount, at_limit))
+        state.note(LimitSample(handle, minute * 60.0, amount, amount, amount, at_limit))
         latest[handle] = (minute * 60.0, amount, at_limit)
     now = (len(samples) - 1) * 60.0
     starved = [amount for at, amount, at_limit in latest.values() if at_limit and now - at <= GAP_S]
@@ -72,7 +72,7 @@ def test_bursts_count_when_they_are_throttled_for_a_while_and_stay_above_what_wa
     state, now = Starved(), 0.0
     for handle, given_millicores, throttled, minutes in samples:
         now += minutes * 60.0
-        state.note(Sample(handle, now, 10, 3000, given_millicores, False, throttled))
+        state.note(LimitSample(handle, now, 10, 3000, given_millicores, False, throttled))
         assert state.lower_bound(sustained=False) == 0 and state.used_lately(1.0) == 0
         assert state.bursts() <= state.too_little
         assert state.sufficed == 0 or state.sufficed > state.too_little

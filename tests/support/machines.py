@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from podfit.vm.decide.conversions import Settings
+from podfit.vm.decide.conversions import GuestSettings
 
 
-def settings_in(text: str) -> Settings:
+def settings_in(text: str) -> GuestSettings:
     element = ElementTree.fromstring(text)
 
     def number(name: str) -> int | None:
         value = element.get(name)
         return None if value is None else int(value)
 
-    return Settings(
+    return GuestSettings(
         vcpus=int(element.get("vcpus", "0")),
         shares=number("shares"),
         quota=number("quota"),

@@ -19,7 +19,7 @@ from podfit.agent.containers.port_conflicts import PortConflicts
 from podfit.agent.containers.post_start import PostStart
 from podfit.agent.containers.power import Power
 from podfit.agent.containers.probing import Probing
-from podfit.agent.containers.sandboxes import Sandboxes
+from podfit.agent.containers.sandboxes import SandboxStarter
 from podfit.agent.containers.starter import Starter
 from podfit.agent.containers.stopper import Stopper
 from podfit.agent.core import Core
@@ -43,7 +43,7 @@ from podfit.agent.migration.logs import EarlierLogs
 from podfit.agent.migration.steps import Steps
 from podfit.agent.node.node import NodeKeeper
 from podfit.agent.node.redirect import ApiRedirect
-from podfit.agent.phases.context import Containers, NodeParts, Resizing
+from podfit.agent.phases.context import ContainerParts, NodeParts, Resizing
 from podfit.agent.phases.finalizer import Finalizer
 from podfit.agent.pods.conditions import Conditions
 from podfit.agent.pods.record import PodRecord
@@ -95,7 +95,7 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Images:
+class ImageParts:
     pulls: ImagePulls
     pull_records: PullRecords
 
@@ -111,7 +111,7 @@ class Tracking:
 class BuiltParts:
     furniture: Furniture
     allocation: Allocation
-    images: Images
+    images: ImageParts
     tracking: Tracking
     parts: NodeParts
 
@@ -200,11 +200,11 @@ def build_allocation(core: Core, outside: Outside) -> Allocation:
     return Allocation(cpus, evictions, allocations, admission, allocator, conditions, backoff)
 
 
-def build_images(core: Core, furniture: Furniture) -> Images:
+def build_images(core: Core, furniture: Furniture) -> ImageParts:
     config = core.config
     records = PullRecords(hidden_folder(config.data_dir) / PULLS if config.on_disk else None, config.durable)
     slots = PullSlots(config.parallel_pulls, config.most_pulls)
-    return Images(ImagePulls(core, PullSecrets(furniture.objects, core.events), records, slots), records)
+    return ImageParts(ImagePulls(core, PullSecrets(furniture.objects, core.events), records, slots), records)
 
 
 def build_resizing(core: Core, allocation: Allocation) -> tuple[Resizing, Adoption]:
@@ -222,14 +222,14 @@ def build_resizing(core: Core, allocation: Allocation) -> tuple[Resizing, Adopti
 
 
 def build_containers(
-    core: Core, outside: Outside, furniture: Furniture, allocation: Allocation, images: Images, resizing: Resizing
-) -> tuple[Containers, RuntimeClasses]:
+    core: Core, outside: Outside, furniture: Furniture, allocation: Allocation, images: ImageParts, resizing: Resizing
+) -> tuple[ContainerParts, RuntimeClasses]:
     hooks = Hooks(outside.commands, core.clock)
     stopper = Stopper(core, hooks)
     classes = RuntimeClasses(outside.client, simulated=outside.runtime.in_memory)
     backoff = allocation.backoff
     machines = Machines(furniture.objects)
-    sandboxes = Sandboxes(core, furniture.maker, classes, machines, resizing.actuator, backoff)
+    sandboxes = SandboxStarter(core, furniture.maker, classes, machines, resizing.actuator, backoff)
     starter = Starter(
         core,
         sandboxes,
@@ -240,7 +240,7 @@ def build_containers(
         backoff,
         PostStart(core, hooks, stopper),
     )
-    containers = Containers(
+    containers = ContainerParts(
         sandboxes,
         starter,
         stopper,

@@ -25,7 +25,7 @@ from podfit.apiserver.admission.policies.mutating import MutatingAdmissionPolici
 from podfit.apiserver.admission.policies.plugin import POLICY, ValidatingAdmissionPolicies
 from podfit.apiserver.admission.policies.status import PolicyStatuses
 from podfit.apiserver.admission.rbac_escalation import RbacEscalation
-from podfit.apiserver.admission.webhooks.call import Caller
+from podfit.apiserver.admission.webhooks.call import WebhookCaller
 from podfit.apiserver.admission.webhooks.plugins import Webhooks
 from podfit.apiserver.apis.aggregation import API_SERVICE, Handler, local_services
 from podfit.apiserver.apis.custom import DEFINITION, CustomResources
@@ -116,7 +116,7 @@ class ApiServer:
         self.flow_upkeep = FlowUpkeep(self.objects, self.core.writer)
         self.aggregation = self.core.aggregation
         self.nodes = NodeProxy(_node_context(self.pki), self.authorization, config.advertised)
-        self.converters = Caller(self._resolve)
+        self.converters = WebhookCaller(self._resolve)
         self.custom = self._handlers()
         self.groups = CustomGroups(self.objects, self.core.writer)
         self.core.paths.health.checks["watch-hub"] = self.hub.problem

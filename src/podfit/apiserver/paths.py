@@ -14,7 +14,7 @@ from podfit.api.resize.dialects import NATIVE, VERSION_FIELD
 from podfit.api.schema.publishing import openapi, openapi_proto
 from podfit.api.status import ApiError
 from podfit.apiserver.apis import health
-from podfit.apiserver.apis.health import Health
+from podfit.apiserver.apis.health import ApiHealth
 from podfit.apiserver.representation import wire
 from podfit.apiserver.representation.negotiate import JSON, PROTOBUF, YAML, clauses, negotiate_discovery, plain_media
 from podfit.apiserver.request import Request, Response
@@ -57,7 +57,7 @@ def version() -> dict[str, str]:
 class Paths:
     def __init__(self, core: ServerCore) -> None:
         self._core = core
-        self.health = Health()
+        self.health = ApiHealth()
         self._documents: dict[str, bytes] = {}
         self.documents: dict[str, Callable[[], Any]] = {}
         """Additional documents by path, generated on request."""

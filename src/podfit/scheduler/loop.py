@@ -29,7 +29,7 @@ from podfit.scheduler.decide.fit.fitting import Fitting
 from podfit.scheduler.decide.fit.reasons import PLUGINS, refusal
 from podfit.scheduler.decide.pod.owners import only_selector
 from podfit.scheduler.decide.pod.pods import PodShape, resident
-from podfit.scheduler.decide.preempt import Candidate, NoRoom, budgets_from, less_important_waiting, preempt
+from podfit.scheduler.decide.preempt import NoRoom, PreemptionCandidate, budgets_from, less_important_waiting, preempt
 from podfit.scheduler.decide.queue import ACTIVE, WAITING, Entry, Group, PodQueue
 from podfit.scheduler.making_room import MakingRoom
 from podfit.scheduler.metrics import CLUSTER_CHANGED, ERROR, QUEUES, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
@@ -276,7 +276,7 @@ class Scheduler:
         pod = entry.pod
         self._writes.write(lambda: self._writes.report_refusal(pod, "Unschedulable", message, nominated))
 
-    def _find_victims(self, entry: Entry, shape: PodShape, refused: Refused) -> Candidate | NoRoom:
+    def _find_victims(self, entry: Entry, shape: PodShape, refused: Refused) -> PreemptionCandidate | NoRoom:
         """Pods of one shape and priority fail for the same reason until something changes: one search is enough."""
         policy = entry.pod["spec"].get("preemptionPolicy") or ""
         kind = (shape.key, entry.priority, policy)
@@ -299,7 +299,7 @@ class Scheduler:
         self.board.unnominate((pod["metadata"].get("namespace") or "", pod["metadata"]["name"]))
         return ""
 
-    def _preempt(self, entry: Entry, chosen: Candidate) -> None:
+    def _preempt(self, entry: Entry, chosen: PreemptionCandidate) -> None:
         preemptor, node = entry.pod, chosen.node
         self.metrics.victims.observe(len(chosen.victims))
         for loser in less_important_waiting(self.board, node, preemptor):

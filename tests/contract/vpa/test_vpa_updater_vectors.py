@@ -16,7 +16,7 @@ from podfit.vpa.model.objects.matching import Target
 from podfit.vpa.model.objects.recommended import from_object
 from podfit.vpa.model.times import from_rfc3339
 from podfit.vpa.updater.decide.actions import NOTHING_TO_DO, Evict, PodEvent, Resize, resize
-from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.config import UpdateConfig
 from podfit.vpa.updater.decide.groups import GroupKey, ReplicasOf, pod_id
 from podfit.vpa.updater.decide.one_pass import ClusterView, update_pass
 from podfit.vpa.updater.decide.priority import candidates, priority_of
@@ -36,7 +36,7 @@ def of(op: str) -> list[Any]:
     return cases_where("updater", lambda case: case["op"] == op)
 
 
-def config_of(case: dict[str, Any]) -> Config:
+def config_of(case: dict[str, Any]) -> UpdateConfig:
     given = case.get("config") or {}
     names = {
         "podUpdateThreshold": "pod_update_threshold",
@@ -48,7 +48,7 @@ def config_of(case: dict[str, Any]) -> Config:
         "evictionTolerance": "eviction_tolerance",
         "inPlaceSkipDisruptionBudget": "in_place_skip_disruption_budget",
     }
-    return Config(gates=case.get("featureGates") or {}, **{names[key]: value for key, value in given.items()})
+    return UpdateConfig(gates=case.get("featureGates") or {}, **{names[key]: value for key, value in given.items()})
 
 
 def replicas_in(objects: Mapping[GroupKey, ObjectView]) -> ReplicasOf:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podfit.apiserver.apis.health import Health
+from podfit.apiserver.apis.health import ApiHealth
 from podfit.apiserver.request import ADMIN, Request
 
 
@@ -10,12 +10,12 @@ def asked(**query: str) -> Request:
     return Request("GET", "/readyz", {key: [value] for key, value in query.items()}, {}, b"", ADMIN)
 
 
-def series(health: Health, start: str) -> set[str]:
+def series(health: ApiHealth, start: str) -> set[str]:
     return {line for line in health.metrics.text().decode().splitlines() if line.startswith(start)}
 
 
 def test_each_check_that_an_endpoint_runs_is_recorded() -> None:
-    health = Health()
+    health = ApiHealth()
     health.checks = {"ping": str, "store": lambda: "full"}
     assert not series(health, "kubernetes")
     for _ in range(2):
@@ -32,7 +32,7 @@ def test_each_check_that_an_endpoint_runs_is_recorded() -> None:
 
 
 def test_one_check_alone_is_answered_and_not_recorded() -> None:
-    health = Health()
+    health = ApiHealth()
     answer = health.answer("livez", "ping", asked())
     assert answer is not None and answer.body == b"ok"
     assert health.answer("livez", "none", asked()) is None

@@ -18,7 +18,7 @@ from podfit.cli.commands.workloads import backtest
 from podfit.vpa.history.base import NONE, Batch
 from podfit.vpa.history.base import Series as Pod
 from podfit.vpa.history.local import LocalHistory
-from podfit.vpa.policies.base import Series
+from podfit.vpa.policies.base import UsageSeries
 from podfit.vpa.policies.krr import KRR
 from podfit.vpa.policies.table import POLICIES
 
@@ -188,7 +188,7 @@ def test_a_csv_file_of_a_spreadsheet_is_read(tmp_path: Path) -> None:
 
 
 def test_nothing_that_was_not_scored_is_zero() -> None:
-    past = History(("a",), {"memory": Series(np.ones((1, 4), np.float32), 300.0, "memory")})
+    past = History(("a",), {"memory": UsageSeries(np.ones((1, 4), np.float32), 300.0, "memory")})
     [result] = judged(past, [KRR], what_if_of(["mode=recreate"]))
     row = result.row(result.total)
     assert {name for name, value in row.items() if value is not None} == {"partial"} and row["partial"]
@@ -291,7 +291,7 @@ def test_settings_that_no_policy_has_are_refused_and_those_that_some_lack_are_na
 
 def test_what_if_changes_percentiles_margins_and_bounds() -> None:
     used = usage(4)
-    past = History(("a", "b"), {"cpu": Series(used, 300.0, "cpu")})
+    past = History(("a", "b"), {"cpu": UsageSeries(used, 300.0, "cpu")})
     plain, other = (
         judged(past, [KRR], what_if_of(words))[0].sizes for words in ([], ["percentile=0.5", "max-cpu=1010m"])
     )

@@ -8,7 +8,7 @@ from tests.support.scenarios import MIB
 
 from podfit.sim.autoscaler.bounds import is_narrow, near, usual
 from podfit.sim.scenario.model import IN_PLACE, IN_PLACE_OR_RECREATE, INITIAL, RECREATE
-from podfit.vpa.policies.base import Series
+from podfit.vpa.policies.base import UsageSeries
 
 
 @pytest.mark.parametrize(
@@ -30,10 +30,10 @@ def test_narrow_bounds_are_five_percent_around_the_target() -> None:
     assert (low.tolist(), high.tolist()) == ([950, 31], [1050, 35])
 
 
-def seen(days: float, level: float, resource: str) -> Series:
+def seen(days: float, level: float, resource: str) -> UsageSeries:
     samples = np.full((1, round(days * 288) + 1), level, np.float32)
     samples[:, -1] = np.nan
-    return Series(samples, 300.0, resource)
+    return UsageSeries(samples, 300.0, resource)
 
 
 def test_usual_bounds_close_in_on_the_target_as_days_pass() -> None:
@@ -54,5 +54,5 @@ def test_usual_bounds_enclose_the_target() -> None:
 
 
 def test_without_a_sample_nothing_is_outside() -> None:
-    low, high = usual(Series(np.full((1, 20), np.nan, np.float32), 300.0, "cpu"), np.array([100]), 1000.0)
+    low, high = usual(UsageSeries(np.full((1, 20), np.nan, np.float32), 300.0, "cpu"), np.array([100]), 1000.0)
     assert low[0] == 0 and high[0] > 10**12

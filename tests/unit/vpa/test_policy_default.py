@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from podfit.vpa.policies.base import Costs, InvalidSizes, Series, sizes_of
+from podfit.vpa.policies.base import Costs, InvalidSizes, UsageSeries, sizes_of
 from podfit.vpa.policies.default import Default, whole
 from podfit.vpa.policies.krr import KRR
 from podfit.vpa.recommender.decide.config import Config
@@ -50,13 +50,13 @@ def test_default_agrees_with_the_recommenders_model(resource: str, seed: int) ->
     used = (level * (0.4 if resource == "cpu" else 2.0**30)).astype(np.float32)
     used[random.random(samples) < 0.02] *= 3
     used[500:900] = np.nan
-    found = sizes_of(Default(), Series(used[None], 300.0, resource))[0]
+    found = sizes_of(Default(), UsageSeries(used[None], 300.0, resource))[0]
     np.testing.assert_allclose(found, walked(used, 300.0, resource).astype(np.float32), rtol=1e-6)
 
 
 def test_krr_is_the_95th_percentile_of_cpu_and_the_maximum_of_memory_with_a_margin() -> None:
     used = np.random.default_rng(1).lognormal(0, 0.5, (2, 600)).astype(np.float32)
-    cpu, memory = (sizes_of(KRR, Series(used, 300.0, resource)) for resource in ("cpu", "memory"))
+    cpu, memory = (sizes_of(KRR, UsageSeries(used, 300.0, resource)) for resource in ("cpu", "memory"))
     for hour in (1, 2, 17, 49):
         before = used[:, : hour * 12]
         np.testing.assert_allclose(cpu[:, hour * 12], np.quantile(before, 0.95, axis=1), rtol=1e-5)
@@ -69,7 +69,7 @@ class Broken:
     def __init__(self, sizes: np.ndarray) -> None:
         self.returned = sizes
 
-    def sizes(self, series: Series, costs: Costs) -> np.ndarray:
+    def sizes(self, series: UsageSeries, costs: Costs) -> np.ndarray:
         return self.returned
 
 
@@ -84,4 +84,4 @@ class Broken:
 )
 def test_a_policy_that_returns_nonsense_is_named(returned: np.ndarray, message: str) -> None:
     with pytest.raises(InvalidSizes, match=message):
-        sizes_of(Broken(returned), Series(np.ones((1, 3), np.float32), 300.0, "cpu"))
+        sizes_of(Broken(returned), UsageSeries(np.ones((1, 3), np.float32), 300.0, "cpu"))

@@ -16,7 +16,7 @@ from podfit.vpa.recommender.decide.checkpoints import checkpoints_of
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.histograms.cluster import ClusterState
-from podfit.vpa.recommender.measures import Measures
+from podfit.vpa.recommender.measures import RecommenderMeasures
 from podfit.vpa.recommender.writes import Checkpoints
 
 
@@ -58,7 +58,7 @@ def made(vpas: int, seconds: float = 0.0, workers: int = 2) -> tuple[Checkpoints
         cluster.add_pod(("n", f"p{number}"), {"app": f"a{number}"}, "Running")
         cluster.add_container(("n", f"p{number}"), "main")
         cluster.add_cpu(("n", f"p{number}"), "main", 100, clock.now())
-    measures = Measures(CollectorRegistry(), clock)
+    measures = RecommenderMeasures(CollectorRegistry(), clock)
     cache: Any = Nothing()
     return Checkpoints(Client(server), cache, clock, workers, measures), cluster, server
 

@@ -17,7 +17,7 @@ from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.histograms.cluster import ClusterState
 from podfit.vpa.recommender.intake.usage import scraped
-from podfit.vpa.recommender.quality import CPU_BUCKETS, RELATIVE_BUCKETS, Quality
+from podfit.vpa.recommender.quality import CPU_BUCKETS, RELATIVE_BUCKETS, QualityMeasures
 from podfit.vpa.serve.measures import ResourceReads, exposition
 from podfit.vpa.serve.requests import template
 from podfit.vpa.serve.tally import CountedMetric
@@ -29,7 +29,7 @@ STAMP = "2023-11-14T22:13:20Z"
 class World:
     def __init__(self, policy: dict[str, Any] | None = None) -> None:
         self.registry = CollectorRegistry()
-        self.quality = Quality(self.registry)
+        self.quality = QualityMeasures(self.registry)
         self.fleet = Fleet(Config())
         self.cluster = ClusterState(Config(), self.fleet)
         spec: dict[str, Any] = {"updatePolicy": {"updateMode": "Recreate"}}

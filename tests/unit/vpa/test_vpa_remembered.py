@@ -12,7 +12,7 @@ from podfit.api.quantity import Quantity
 from podfit.client import Cache
 from podfit.kit.clock import FakeClock
 from podfit.vpa.admission.lookup import Index
-from podfit.vpa.admission.measures import Measures
+from podfit.vpa.admission.measures import AdmissionMeasures
 from podfit.vpa.observe import trims
 from podfit.vpa.observe.caches import Caches
 from podfit.vpa.observe.headroom import Headroom
@@ -102,7 +102,7 @@ def test_a_namespace_counts_as_soon_as_it_has_an_autoscaler_and_no_longer() -> N
 
 def test_answers_and_steps_are_counted_each_under_its_own_labels() -> None:
     registry, clock = CollectorRegistry(), FakeClock()
-    measures = Measures(registry, clock)
+    measures = AdmissionMeasures(registry, clock)
     for outcome, resource in (("skipped", "Pod"), ("applied", "Pod"), ("skipped", "Pod"), ("error", "VPA")):
         measures.answered(outcome, resource, 0.5)
     with measures.steps.step("admit"):

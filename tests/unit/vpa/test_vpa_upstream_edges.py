@@ -22,7 +22,7 @@ from podfit.vpa.recommender.decide.evidence.oom import ooms_between, ooms_of_evi
 from podfit.vpa.recommender.decide.histograms import buckets
 from podfit.vpa.recommender.decide.histograms.histogram import Histogram
 from podfit.vpa.serve.http import Health
-from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.config import UpdateConfig
 from podfit.vpa.updater.decide.priority import candidates
 
 
@@ -139,7 +139,7 @@ def test_what_could_not_be_done_is_compared_with_what_the_pod_would_get() -> Non
     policy = {"containerPolicies": [{"containerName": "a", "maxAllowed": {"cpu": "150m"}}]}
     capped = vpa(("a", "300m"), resourcePolicy=policy)
     tried = {"u": {"containerRecommendations": [{"containerName": "a", "target": {"cpu": "200m"}}]}}
-    config, now = Config(gates={"InPlace": True}, pod_update_threshold=0.0), 2e9
+    config, now = UpdateConfig(gates={"InPlace": True}, pod_update_threshold=0.0), 2e9
     aged = pod("a", startTime="2020-01-01T00:00:00Z")
     assert candidates([aged], capped, now, config, infeasible=tried)
     assert not candidates([aged], vpa(("a", "300m")), now, config, infeasible=tried)
@@ -147,7 +147,7 @@ def test_what_could_not_be_done_is_compared_with_what_the_pod_would_get() -> Non
 
 
 def test_an_absurd_target_is_just_very_far_away() -> None:
-    found = candidates([pod("a")], vpa(("a", "1e400"), mode="Recreate"), 0.0, Config())
+    found = candidates([pod("a")], vpa(("a", "1e400"), mode="Recreate"), 0.0, UpdateConfig())
     assert not found or found[0].priority.difference > 1e9
 
 

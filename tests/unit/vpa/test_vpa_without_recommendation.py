@@ -19,7 +19,7 @@ from podfit.vpa.model.fitting.limitranges import merged
 from podfit.vpa.model.objects.matching import Target
 from podfit.vpa.model.objects.policy import recommendation, recommending
 from podfit.vpa.updater.decide.actions import resize
-from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.config import UpdateConfig
 from podfit.vpa.updater.decide.priority import candidates
 
 BOTH = {"cpu": "100m", "memory": "100Mi"}
@@ -85,7 +85,7 @@ def test_nothing_recommended_is_no_reason_to_fit_a_limit_range() -> None:
 
 @pytest.mark.parametrize("given", [vpa(), vpa(other=BOTH), vpa("False", a={"cpu": "1m"})])
 def test_a_pod_is_not_a_candidate_without_a_recommendation_however_low_the_threshold(given: Object) -> None:
-    assert candidates([pod("a")], given, 2e9, Config(pod_update_threshold=0.0)) == []
+    assert candidates([pod("a")], given, 2e9, UpdateConfig(pod_update_threshold=0.0)) == []
     assert resize(pod("a"), given, 2e9) is None
 
 

@@ -22,7 +22,7 @@ _VOLUMES = ""
 _NO_USERS = "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
 
 
-class Sandboxes:
+class SandboxStarter:
     def __init__(
         self,
         core: Core,

@@ -10,7 +10,7 @@ from podfit.agent.actuation.actuator import Actuator
 from podfit.agent.actuation.restarts import Restarts
 from podfit.agent.backoff import StartBackoff
 from podfit.agent.containers.post_start import HOOK, PostStart
-from podfit.agent.containers.sandboxes import Sandboxes
+from podfit.agent.containers.sandboxes import SandboxStarter
 from podfit.agent.containers.stopper import STOP
 from podfit.agent.core import Core
 from podfit.agent.cpus.policy import CpuPolicy
@@ -30,7 +30,7 @@ class Starter:
     def __init__(
         self,
         core: Core,
-        sandboxes: Sandboxes,
+        sandboxes: SandboxStarter,
         images: ImagePulls,
         cpus: CpuPolicy,
         actuator: Actuator,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from podfit.agent.cpus import checkpoint
-from podfit.agent.cpus.decide.assign import Assignment, Claim, Short, assign
+from podfit.agent.cpus.decide.assign import Assignment, CpuClaim, Short, assign
 from podfit.agent.cpus.decide.sets import NO_CPUS, Cpus
 from podfit.agent.cpus.decide.state import STATIC, CpuState
 from podfit.agent.cpus.decide.topology import Topology
@@ -60,7 +60,7 @@ class ExclusiveCpus:
         return uid not in self._unsaved and uid not in self._being_saved
 
     # --- changing
-    def claim(self, uid: str, claims: Sequence[Claim], runs_on: Assignment) -> Short | None:
+    def claim(self, uid: str, claims: Sequence[CpuClaim], runs_on: Assignment) -> Short | None:
         """Assigns the CPUs that the pod's containers claim; changes nothing if there are too few.
 
         `runs_on`: CPUs that containers of the pod have exclusively in the kernel.

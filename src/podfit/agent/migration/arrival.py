@@ -11,7 +11,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from podfit.agent.actuation.adoption import Adoption
-from podfit.agent.containers.sandboxes import Sandboxes
+from podfit.agent.containers.sandboxes import SandboxStarter
 from podfit.agent.core import Core
 from podfit.agent.cpus.policy import CpuPolicy
 from podfit.agent.decide.resize import kernel
@@ -40,7 +40,7 @@ class Arrivals:
         self,
         core: Core,
         steps: Steps,
-        sandboxes: Sandboxes,
+        sandboxes: SandboxStarter,
         images: ImagePulls,
         classes: RuntimeClasses,
         cpus: CpuPolicy,

@@ -14,7 +14,7 @@ from podfit.agent.backoff import StartBackoff
 from podfit.agent.containers.port_conflicts import PortConflicts
 from podfit.agent.containers.power import Power
 from podfit.agent.containers.probing import Probing
-from podfit.agent.containers.sandboxes import Sandboxes
+from podfit.agent.containers.sandboxes import SandboxStarter
 from podfit.agent.containers.starter import Starter
 from podfit.agent.containers.stopper import Stopper
 from podfit.agent.core import Core
@@ -45,8 +45,8 @@ class Resizing:
 
 
 @dataclass(frozen=True, slots=True)
-class Containers:
-    sandboxes: Sandboxes
+class ContainerParts:
+    sandboxes: SandboxStarter
     starter: Starter
     stopper: Stopper
     backoff: StartBackoff
@@ -61,7 +61,7 @@ class NodeParts:
 
     core: Core
     resizing: Resizing
-    containers: Containers
+    containers: ContainerParts
     volumes: Volumes
     arrivals: Arrivals
     departures: Departures

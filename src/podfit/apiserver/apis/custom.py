@@ -17,7 +17,7 @@ from podfit.api.schema.custom.structural import custom_struct
 from podfit.api.schema.decoding.decode import convert
 from podfit.api.schema.types import Struct
 from podfit.api.status import ApiError
-from podfit.apiserver.admission.webhooks.call import Caller
+from podfit.apiserver.admission.webhooks.call import WebhookCaller
 from podfit.apiserver.apis.discovery import Discovery, version_rank
 from podfit.apiserver.representation import wire
 from podfit.apiserver.storage.events import WatchEvent
@@ -45,7 +45,7 @@ class CustomResources:
         tables: Tables,
         discovery: Discovery,
         scales: ScaleHandlers,
-        caller: Caller,
+        caller: WebhookCaller,
         notices: dict[tuple[str, str, str], str],
     ) -> None:
         """`caller` calls conversion webhooks; `notices` gets the warnings for users of deprecated versions."""

@@ -37,7 +37,7 @@ class HealthMetrics:
         return generate_latest(self.registry)
 
 
-class Health:
+class ApiHealth:
     def __init__(self) -> None:
         self.ready = False
         self.metrics = HealthMetrics()

@@ -18,7 +18,7 @@ _LEAST_TARGET = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class LevelBounds:
     nominal: int
     least: int
     """The seats that remain if all lendable ones are lent."""
@@ -41,18 +41,18 @@ class Demand:
         self.smoothed = max(envelope, SMOOTHING * self.smoothed + (1 - SMOOTHING) * envelope)
 
 
-def bounds(levels: Mapping[str, Object], total: int) -> dict[str, Bounds]:
+def bounds(levels: Mapping[str, Object], total: int) -> dict[str, LevelBounds]:
     """The limits of each level: `levels` are their specs by name, `total` the seats of the server."""
     shares = {name: _shares(spec) for name, spec in levels.items()}
     whole = sum(shares.values()) or 1
-    found: dict[str, Bounds] = {}
+    found: dict[str, LevelBounds] = {}
     for name, spec in levels.items():
         section = _section(spec)
         nominal = math.ceil(total * shares[name] / whole)
         lendable = _rounded(nominal * (section.get("lendablePercent") or 0) / 100)
         borrowing = section.get("borrowingLimitPercent")
         most = nominal + (total if borrowing is None else _rounded(nominal * borrowing / 100))
-        found[name] = Bounds(nominal, nominal - lendable, most, _is_exempt(spec))
+        found[name] = LevelBounds(nominal, nominal - lendable, most, _is_exempt(spec))
     return found
 
 
@@ -67,7 +67,7 @@ class Division:
     """The multiple of their targets that levels get, within their bounds."""
 
 
-def divide(levels: Mapping[str, Bounds], demands: Mapping[str, Demand]) -> Division:
+def divide(levels: Mapping[str, LevelBounds], demands: Mapping[str, Demand]) -> Division:
     """Exempt levels get the seats that they need; if few are left, the other levels get only their lower bounds."""
     wanted = {name: _wanted(level, demands[name]) for name, level in levels.items()}
     shared = {name: level for name, level in levels.items() if not level.exempt}
@@ -87,7 +87,7 @@ def divide(levels: Mapping[str, Bounds], demands: Mapping[str, Demand]) -> Divis
     return Division(found, targets, fair)
 
 
-def _wanted(level: Bounds, demand: Demand) -> int:
+def _wanted(level: LevelBounds, demand: Demand) -> int:
     """The minimum of a level: its lower bound, or its peak demand (of a limited level at most the nominal limit)."""
     return max(level.least, demand.high if level.exempt else min(level.nominal, demand.high))
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind
-from podfit.apiserver.flows.borrowing import Bounds
+from podfit.apiserver.flows.borrowing import LevelBounds
 from podfit.apiserver.request import Request
 from podfit.apiserver.routes import Route
 from podfit.apiserver.storage.objects import Objects
@@ -68,7 +68,7 @@ class ListRequest:
     selective: bool = False
 
 
-def most_seats(spec: Object, bounds: Bounds) -> int:
+def most_seats(spec: Object, bounds: LevelBounds) -> int:
     """The most seats of a level that one request may take; 0 if the level does not limit that."""
     response = (spec.get("limited") or {}).get("limitResponse") or {}
     queuing = response.get("queuing")

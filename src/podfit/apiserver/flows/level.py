@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from podfit.api.objects import Object
-from podfit.apiserver.flows.borrowing import Bounds, Demand
+from podfit.apiserver.flows.borrowing import Demand, LevelBounds
 from podfit.apiserver.flows.estimate import WorkEstimate, most_seats
 from podfit.apiserver.flows.retries import Retries
 from podfit.apiserver.flows.sharding import deal
@@ -59,7 +59,7 @@ class Ticket:
 class Level:
     def __init__(self, name: str) -> None:
         self.name, self.uid = name, ""
-        self.bounds = Bounds(0, 0, 0)
+        self.bounds = LevelBounds(0, 0, 0)
         self.limit = 0
         """The current limit: nominal seats, minus lent and plus borrowed ones."""
         self.demand = Demand()
@@ -82,7 +82,7 @@ class Level:
         self._queues_of: dict[int, list[Queue]] = {}
         """The queues assigned to a flow."""
 
-    def configure(self, uid: str, spec: Object, level_bounds: Bounds) -> None:
+    def configure(self, uid: str, spec: Object, level_bounds: LevelBounds) -> None:
         self.uid, self.bounds = uid, level_bounds
         self.exempt = level_bounds.exempt
         self.most_seats = most_seats(spec, level_bounds)

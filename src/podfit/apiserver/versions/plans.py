@@ -14,7 +14,7 @@ from podfit.api.objects import Object
 from podfit.api.registry import vpa_versions
 from podfit.api.registry.kinds import Kind
 from podfit.api.schema.custom.structural import CustomSchema
-from podfit.apiserver.admission.webhooks.call import Caller
+from podfit.apiserver.admission.webhooks.call import WebhookCaller
 from podfit.apiserver.representation import wire
 from podfit.apiserver.versions.webhook import ConversionWebhook
 from podfit.store.backend import Record
@@ -28,7 +28,7 @@ _LARGE = 64 * 1024
 class VersionPlan:
     """The conversions between the versions of one definition."""
 
-    def __init__(self, definition: Object, revision: int, caller: Caller) -> None:
+    def __init__(self, definition: Object, revision: int, caller: WebhookCaller) -> None:
         self.spec: Object = definition["spec"]
         spec = self.spec
         group, kind = spec["group"], spec["names"]["kind"]
@@ -84,7 +84,7 @@ class Versions:
         self._plans: dict[tuple[str, str], VersionPlan] = {}
         self._shown: dict[tuple[str, str], tuple[int, VersionPlan, Record]] = {}
 
-    def learn(self, definition: Object, revision: int, caller: Caller) -> None:
+    def learn(self, definition: Object, revision: int, caller: WebhookCaller) -> None:
         spec = definition["spec"]
         resource = spec["group"], spec["names"]["plural"]
         known = self._plans.get(resource)

@@ -13,7 +13,7 @@ from podfit.api.objects import Object
 from podfit.api.status import ApiError
 from podfit.api.text.gojson import parse
 from podfit.api.text.names import label_value, qualified_name
-from podfit.apiserver.admission.webhooks.call import Caller, CallFailed
+from podfit.apiserver.admission.webhooks.call import CallFailed, WebhookCaller
 
 GROUP = "apiextensions.k8s.io"
 _SPOKEN = ("v1", "v1beta1")
@@ -22,7 +22,7 @@ _KEPT = (("name", "name"), ("namespace", "namespace"), ("uid", "UID"))
 
 
 class ConversionWebhook:
-    def __init__(self, config: Object, caller: Caller) -> None:
+    def __init__(self, config: Object, caller: WebhookCaller) -> None:
         self._client: Object = config.get("clientConfig") or {}
         self._versions: list[str] = config.get("conversionReviewVersions") or []
         self._caller = caller

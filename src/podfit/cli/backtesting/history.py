@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podfit.vpa.policies.base import RESOURCES, Floats, Series
+from podfit.vpa.policies.base import RESOURCES, Floats, UsageSeries
 
 COLUMNS = ("time", "container", "cpu", "memory")
 """Columns of a CSV file; either of the last two may be missing, and `time` is Unix seconds or RFC 3339."""
@@ -40,7 +40,7 @@ class BadHistory(ValueError):
 @dataclass(frozen=True, slots=True)
 class History:
     names: tuple[str, ...]
-    series: dict[str, Series]
+    series: dict[str, UsageSeries]
     """By resource; the same containers in each."""
     missing: tuple[str, ...] = field(default=())
     """Missing parts, which make results partial."""
@@ -59,7 +59,7 @@ def read_npz(path: Path) -> History:
         cause = "it has pickled objects" if "pickle" in str(error) else f"it is damaged ({error})"
         raise BadHistory(f"{path} is not an npz file with plain arrays: {cause}") from error
     step_s = _step(path, found)
-    series = {name: Series(_checked(path, name, found[name]), step_s, name) for name in RESOURCES if name in found}
+    series = {name: UsageSeries(_checked(path, name, found[name]), step_s, name) for name in RESOURCES if name in found}
     if not series:
         raise BadHistory(f"{path} has neither `cpu` nor `memory`: it has {', '.join(found) or 'nothing'}")
     shapes = {each.usage.shape for each in series.values()}
@@ -195,11 +195,11 @@ def from_rows(
             np.add.at(total, place, values)
             np.add.at(count, place, 1)
             out = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-        series[resource] = Series(out.astype(np.float32), step_s, resource)
+        series[resource] = UsageSeries(out.astype(np.float32), step_s, resource)
     return with_samples(History(tuple(names), series, gaps(series)), source)
 
 
-def gaps(series: dict[str, Series]) -> tuple[str, ...]:
+def gaps(series: dict[str, UsageSeries]) -> tuple[str, ...]:
     """Describes missing samples, in sentences."""
     found = []
     for resource, of_resource in series.items():

@@ -16,10 +16,10 @@ from podfit.cli.recommending.progress import ProgressLine
 from podfit.kit.clock import Clock, RealClock
 from podfit.vpa.history.base import Batch, HistoryUnavailable
 from podfit.vpa.history.queries import PrometheusConfig
-from podfit.vpa.policies.base import RESOURCES, Series
+from podfit.vpa.policies.base import RESOURCES, UsageSeries
 from podfit.vpa.report.cluster.owners import Owner, guessed, owner_by_name
 from podfit.vpa.report.cluster.workloads import Key
-from podfit.vpa.report.usage.curves import Curves, Grid
+from podfit.vpa.report.usage.curves import Grid, WorkloadCurves
 from podfit.vpa.report.usage.prometheus import NoUsage, PlannedReading, PrometheusUsage
 from podfit.vpa.report.usage.saved import Saved
 
@@ -67,7 +67,7 @@ class _Reading:
         self._pods, self._above = pods, above
         self._step = plan.series_names.config.history_resolution
         self._grid = Grid(plan.start, self._step, round((plan.until - plan.start) / self._step) + 1)
-        self.curves = Curves(self._grid)
+        self.curves = WorkloadCurves(self._grid)
         self._keys: dict[tuple[str, str], Key] = {}
         self._kills = 0
 
@@ -97,7 +97,9 @@ class _Reading:
             "cpu": np.stack([curve.cpu for curve in found if curve is not None]),
             "memory": np.stack([curve.memory for curve in found if curve is not None]),
         }
-        series = {name: Series(usage[name], self._step, name) for name in RESOURCES if np.isfinite(usage[name]).any()}
+        series = {
+            name: UsageSeries(usage[name], self._step, name) for name in RESOURCES if np.isfinite(usage[name]).any()
+        }
         if not series:
             raise BadHistory("; ".join(missing) or "no sample that Prometheus has is a usable number")
         newest = self._grid.start + self._step * max(_last(values) for values in usage.values())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from podfit.cli.backtesting.history import BadHistory, History
-from podfit.vpa.policies.base import CPU, GIB, Costs, Floats, Policy, Series, sizes_of
+from podfit.vpa.policies.base import CPU, GIB, Costs, Floats, Policy, UsageSeries, sizes_of
 from podfit.vpa.policies.default import Default
 from podfit.vpa.policies.krr import Krr
 from podfit.vpa.policies.quality import Quality, qualities_of, quality_of, total_of
@@ -56,7 +56,7 @@ class WhatIf:
         named = [name for name, value in given.items() if not np.isnan(value)]
         return [] if isinstance(policy, (Krr, Default)) else named
 
-    def within(self, series: Series, sizes: Floats) -> Floats:
+    def within(self, series: UsageSeries, sizes: Floats) -> Floats:
         least, most = self.bounds.get(series.resource, (0.0, float("inf")))
         return np.asarray(np.clip(sizes, np.float32(least), np.float32(most)))
 

@@ -15,7 +15,7 @@ from podfit.kit.durations import UNITS_S
 from podfit.vpa.history.queries import PrometheusConfig
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.report.decide.findings import Prices, Rules
-from podfit.vpa.report.decide.sizing import RESOURCES, Bounds
+from podfit.vpa.report.decide.sizing import RESOURCES, SizeBounds
 from podfit.vpa.report.usage.saved import cache_folder
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
@@ -32,7 +32,7 @@ def seconds(text: str, what: str) -> float:
 
 
 def request_of(options: dict[str, Any], namespace: str) -> ReportRequest:
-    bounds = Bounds(_amounts(options, "min"), _amounts(options, "max"), options["keep_limits"])
+    bounds = SizeBounds(_amounts(options, "min"), _amounts(options, "max"), options["keep_limits"])
     for resource in RESOURCES:
         if bounds.most.get(resource) == 0:
             usage_error(f"--max-{resource} must be above 0")
@@ -133,7 +133,7 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def _model(bounds: Bounds) -> Config:
+def _model(bounds: SizeBounds) -> Config:
     """The model's settings. The autoscaler's own minimum pod size applies unless another minimum was given."""
     model = Config()
     if "cpu" in bounds.least:

@@ -12,7 +12,7 @@ from podfit.cli.backtesting.results import IN_PLACE, RECREATE, Result
 from podfit.sim.run import Run
 from podfit.sim.scenario.model import RECREATE as MODE_RECREATE
 from podfit.sim.scenario.model import Scenario
-from podfit.vpa.policies.base import DAY, RESOURCES, Costs, Series
+from podfit.vpa.policies.base import DAY, RESOURCES, Costs, UsageSeries
 
 VARIOUS = "various"
 HOUR_S = 3600.0
@@ -101,7 +101,7 @@ def history_of(run: Run) -> History:
     """The mean demand of the pods of each workload, for charts."""
     scenario, sums = run.scenario, run.tally.sums
     names = tuple(workload.name for workload in scenario.workloads)
-    return History(names, {name: Series(sums[name].demand_curve, scenario.step_s, name) for name in RESOURCES})
+    return History(names, {name: UsageSeries(sums[name].demand_curve, scenario.step_s, name) for name in RESOURCES})
 
 
 def as_object(runs: list[Named]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ _OFFSET = 2**31
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class PreemptionCandidate:
     row: int
     node: str
     victims: tuple[BoundPod, ...]
@@ -74,7 +74,7 @@ def budgets_from(objects: Iterable[Object]) -> list[Budget]:
 
 def preempt(
     board: Board, pod: Object, refused: Refused, budgets: list[Budget], rng: random.Random | None = None
-) -> Candidate | NoRoom:
+) -> PreemptionCandidate | NoRoom:
     priority = priority_of(pod)
     if (pod.get("spec") or {}).get("preemptionPolicy") == "Never":
         return NoRoom(NEVER, eligible=False)
@@ -111,11 +111,11 @@ def _candidates(
     budgets: list[Budget],
     reasons: Counter[str],
     rng: random.Random | None,
-) -> list[Candidate]:
+) -> list[PreemptionCandidate]:
     """Checks nodes, starting at a random one to spread the load, until there are enough candidates."""
     enough = max(_LEAST_CANDIDATES, len(board.snapshot) // _SHARE)
     start = rng.randrange(len(rows)) if rng is not None and len(rows) else 0
-    found: list[Candidate] = []
+    found: list[PreemptionCandidate] = []
     clean = False
     for row in np.roll(rows, -start).tolist():
         with board.snapshot.rehearsal():
@@ -130,7 +130,7 @@ def _candidates(
 
 def _on_node(
     board: Board, pod: Object, fitting: Fitting, row: int, budgets: list[Budget], reasons: Counter[str]
-) -> Candidate | None:
+) -> PreemptionCandidate | None:
     snapshot, priority = board.snapshot, priority_of(pod)
     promised = board.nominated_on(pod).get(row, [])
     victims = sorted((bound for bound in snapshot.here[row].values() if bound.priority < priority), key=importance)
@@ -152,7 +152,7 @@ def _on_node(
                 snapshot.remove_pod(bound.key)
                 violations += bound in protected
         chosen = sorted(removed.values(), key=importance)
-        return Candidate(row, snapshot.names[row], tuple(chosen), violations)
+        return PreemptionCandidate(row, snapshot.names[row], tuple(chosen), violations)
     finally:
         for bound in removed.values():
             snapshot.put_pod(bound)
@@ -181,8 +181,8 @@ def _by_budget(victims: list[BoundPod], budgets: list[Budget]) -> tuple[list[Bou
     return protected, free
 
 
-def _best(candidates: list[Candidate]) -> Candidate:
-    def cost(candidate: Candidate) -> tuple[int, int, int, int, float]:
+def _best(candidates: list[PreemptionCandidate]) -> PreemptionCandidate:
+    def cost(candidate: PreemptionCandidate) -> tuple[int, int, int, int, float]:
         victims = candidate.victims
         top = max((victim.priority for victim in victims), default=-_OFFSET)
         oldest = min((victim.started for victim in victims if victim.priority == top), default=0.0)

@@ -13,7 +13,7 @@ import numpy as np
 
 from podfit.sim.cluster.pods import Floats, Ints
 from podfit.sim.scenario.model import IN_PLACE, IN_PLACE_OR_RECREATE
-from podfit.vpa.policies.base import DAY, Series, sizes_of
+from podfit.vpa.policies.base import DAY, UsageSeries, sizes_of
 from podfit.vpa.policies.default import Default
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.curves.applying import NEAR
@@ -52,7 +52,7 @@ def near(targets: Ints) -> tuple[Ints, Ints]:
     return low.astype(np.int64), np.ceil(high).astype(np.int64)
 
 
-def usual(series: Series, targets: Ints, unit: float) -> tuple[Ints, Ints]:
+def usual(series: UsageSeries, targets: Ints, unit: float) -> tuple[Ints, Ints]:
     """The lower and upper bound from the samples so far, of which the last column is the current step. `unit` is the
     number of millicores per core, or of bytes per byte."""
     days = _days_known(series)
@@ -66,7 +66,7 @@ def usual(series: Series, targets: Ints, unit: float) -> tuple[Ints, Ints]:
     return np.floor(low).astype(np.int64), np.ceil(np.minimum(high, 2.0**52)).astype(np.int64)
 
 
-def _days_known(series: Series) -> Floats:
+def _days_known(series: UsageSeries) -> Floats:
     known = np.isfinite(series.usage)
     samples = known.shape[1] - 1 - known.argmax(1)
     return np.where(known.any(1), samples * series.step_s / DAY, 0.0)

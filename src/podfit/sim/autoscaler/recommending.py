@@ -12,7 +12,7 @@ import numpy as np
 from podfit.sim.autoscaler import bounds
 from podfit.sim.cluster.pods import Flags, Floats, Ints
 from podfit.sim.scenario.model import OFF, Scenario, Size
-from podfit.vpa.policies.base import CPU, HOUR, MEMORY, Series, sizes_of
+from podfit.vpa.policies.base import CPU, HOUR, MEMORY, UsageSeries, sizes_of
 from podfit.vpa.policies.table import POLICIES
 
 UNKNOWN = -1
@@ -75,7 +75,7 @@ class Recommender:
         for resource, unit, targets in ((CPU, 1000.0, self.cpu), (MEMORY, 1.0, self.memory)):
             seen = self._seen[resource][rows, : column + 1]
             seen[:, column] = np.nan
-            series = Series(seen, self._scenario.step_s, resource)
+            series = UsageSeries(seen, self._scenario.step_s, resource)
             sizes = sizes_of(POLICIES[policy], series)[:, column]
             amounts = np.ceil(sizes.astype(np.float64) * unit - 1e-3)
             known = np.isfinite(amounts)

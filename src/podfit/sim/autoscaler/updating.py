@@ -25,9 +25,9 @@ from podfit.sim.cluster.state import Cluster
 from podfit.sim.report.tally import UPDATER
 from podfit.sim.scenario.model import IN_PLACE, IN_PLACE_OR_RECREATE, RECREATE, Scenario
 from podfit.vpa.policies.base import CPU, MEMORY
-from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.config import UpdateConfig
 
-CONFIG = Config(timeouts_per_attempt=True)
+CONFIG = UpdateConfig(timeouts_per_attempt=True)
 """podfit's own setting: a timeout counts from the start of its resize."""
 
 
@@ -38,7 +38,7 @@ def difference(cpu: Ints, memory: Ints, target_cpu: Ints, target_memory: Ints) -
     return np.asarray(first + second, np.float64)
 
 
-def worth(out: Flags, differs: Floats, age_s: Floats, quick_oom: Flags, config: Config = CONFIG) -> Flags:
+def worth(out: Flags, differs: Floats, age_s: Floats, quick_oom: Flags, config: UpdateConfig = CONFIG) -> Flags:
     """Whether pods are worth updating: outside their bounds, OOM-killed soon after their start, or old and far enough
     from their target."""
     old = age_s >= config.in_recommendation_bounds_eviction_lifetime_threshold_s
@@ -46,7 +46,7 @@ def worth(out: Flags, differs: Floats, age_s: Floats, quick_oom: Flags, config: 
     return np.asarray(due & ~(quick_oom & (differs == 0)))
 
 
-def disturbable(configured: Ints, running: Ints, config: Config = CONFIG) -> Ints:
+def disturbable(configured: Ints, running: Ints, config: UpdateConfig = CONFIG) -> Ints:
     """The number of replicas of each workload that may be disrupted in a pass."""
     tolerance = (configured * config.eviction_tolerance).astype(np.int64)
     alone = (configured == running) & (tolerance == 0)

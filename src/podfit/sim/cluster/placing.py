@@ -6,7 +6,7 @@ import numpy as np
 
 from podfit.scheduler.decide.board import Placed, Refused
 from podfit.scheduler.decide.pod.pods import resident
-from podfit.scheduler.decide.preempt import Candidate, preempt
+from podfit.scheduler.decide.preempt import PreemptionCandidate, preempt
 from podfit.sim.cluster.pods import PENDING, RUNNING, STARTING
 from podfit.sim.cluster.state import Cluster
 from podfit.sim.report.tally import PREEMPTED
@@ -36,7 +36,7 @@ def _place(cluster: Cluster, pod: int) -> bool:
     answer = board.place(wanted)
     if isinstance(answer, Refused) and (board.snapshot.lowest < cluster.pods.priority[pod]).any():
         found = preempt(board, wanted, answer, [], cluster.random)
-        if isinstance(found, Candidate):
+        if isinstance(found, PreemptionCandidate):
             victims = np.array([cluster.number_of(victim.key) for victim in found.victims], np.intp)
             cluster.evict(victims, PREEMPTED)
             cluster.tally.preemptions += 1

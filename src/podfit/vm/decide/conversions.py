@@ -17,7 +17,7 @@ _UINT64 = (0, (1 << 64) - 1)
 
 
 @dataclass(frozen=True)
-class Settings:
+class GuestSettings:
     """The size in the definition of a domain; None if it is not specified."""
 
     vcpus: int
@@ -29,9 +29,9 @@ class Settings:
     cpuset_mems: str
 
 
-def settings_of(limits: Limits, vcpus: int) -> Settings:
+def settings_of(limits: Limits, vcpus: int) -> GuestSettings:
     """Raises OverflowError for a number that does not fit into a domain."""
-    return Settings(
+    return GuestSettings(
         vcpus=_within(vcpus, 0, (1 << 31) - 1),
         shares=_within(limits.cpu_shares, *_UINT64) if limits.cpu_shares else None,
         quota=_within(limits.cpu_quota, *_INT64) if limits.cpu_quota else None,
@@ -42,7 +42,7 @@ def settings_of(limits: Limits, vcpus: int) -> Settings:
     )
 
 
-def limits_of(settings: Settings) -> Limits:
+def limits_of(settings: GuestSettings) -> Limits:
     return Limits(
         cpu_period=settings.period or 0,
         cpu_quota=settings.quota or 0,
@@ -53,7 +53,7 @@ def limits_of(settings: Settings) -> Limits:
     )
 
 
-def to_xml(settings: Settings) -> str:
+def to_xml(settings: GuestSettings) -> str:
     """The element of the domain's metadata."""
     element = ElementTree.Element("size", {"vcpus": str(settings.vcpus)})
     for name in ("shares", "quota", "period", "memory_bytes"):

@@ -30,7 +30,7 @@ from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.decide.conversion import converted
 from podfit.vpa.admission.fitting import Fitting
 from podfit.vpa.admission.lookup import Index, Owners
-from podfit.vpa.admission.measures import Measures
+from podfit.vpa.admission.measures import AdmissionMeasures
 from podfit.vpa.admission.registration import CONVERT_PATH, register, register_conversion, url_of
 from podfit.vpa.admission.reviews import Reviews, read
 from podfit.vpa.observe.caches import Caches
@@ -82,7 +82,7 @@ class AdmissionWebhook:
         self.owners = Owners(client, self.caches, self.targets)
         self._asker = query_by(self.config.recommender_url, client) if ask is None else None
         self.live = LiveRecommendations(ask or self._asker, self.config.recommender_timeout, self.clock)
-        self.measures = Measures(self.registry, self.clock)
+        self.measures = AdmissionMeasures(self.registry, self.clock)
         self.http = HttpServer(self.config.address, self.registry, Health(self.clock, float("inf")))
         if self.config.profiling:
             add_profiling(self.http, self.clock)

@@ -17,7 +17,7 @@ _LATENCIES = (
 """Upstream's buckets and three smaller ones, because most responses take less than upstream's first bucket."""
 
 
-class Measures:
+class AdmissionMeasures:
     def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
         self.steps = StepTimer(registry, P, clock, _STEPS)
         registry.register(ResourceReads())

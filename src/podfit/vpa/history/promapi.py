@@ -33,7 +33,7 @@ Measured = Callable[[str, str, float], None]
 Floats = NDArray[np.float64]
 
 
-class Refused(Exception):
+class QueryRefused(Exception):
     """Prometheus rejected the query; a retry will not help."""
 
 
@@ -73,7 +73,7 @@ _series = msgspec.json.Decoder(_Series)
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class InstantSample:
     labels: Mapping[str, str]
     value: float
 
@@ -92,11 +92,11 @@ class PrometheusApi:
             await self._session.close()
             self._session = None
 
-    async def instant(self, query: str, at: Seconds) -> list[Sample]:
+    async def instant(self, query: str, at: Seconds) -> list[InstantSample]:
         body = b"".join([chunk async for chunk in self._post("query", {"query": query, "time": f"{at:.3f}"})])
         answer = _decoded(body)
         self.warnings.update(dict.fromkeys(answer.warnings))
-        return [Sample(result.metric, float(result.value[1])) for result in answer.data.result]
+        return [InstantSample(result.metric, float(result.value[1])) for result in answer.data.result]
 
     async def range(self, query: str, part: Part) -> AsyncIterator[tuple[dict[str, str], Floats, Floats]]:
         """Queries a range; yields the labels, times and values of each series."""
@@ -216,7 +216,7 @@ def _raise(status: int, body: bytes) -> None:
         raise ResponseTooLarge(f"Prometheus: {words}")
     if status in _BUSY:
         raise HistoryUnavailable(f"Prometheus answered {status}: {words}")
-    raise Refused(f"Prometheus answered {status}: {words}")
+    raise QueryRefused(f"Prometheus answered {status}: {words}")
 
 
 def _warnings(tail: bytes) -> list[str]:

@@ -20,7 +20,7 @@ from podfit.kit.clock import Clock, RealClock
 from podfit.vpa.history import queries
 from podfit.vpa.history.base import NONE, Batch, HistoryUnavailable, Series, Sink
 from podfit.vpa.history.kills import KillCounters
-from podfit.vpa.history.promapi import Measured, PrometheusApi, Refused, ResponseTooLarge
+from podfit.vpa.history.promapi import Measured, PrometheusApi, QueryRefused, ResponseTooLarge
 from podfit.vpa.history.queries import Part, PrometheusConfig
 from podfit.vpa.model.objects.labels import label_text
 from podfit.vpa.model.times import Seconds, to_rfc3339
@@ -84,7 +84,7 @@ class PrometheusHistory:
             try:
                 plan = await self.plan(until)
                 self._labels = await self._pod_labels(plan, until)
-            except (Refused, ResponseTooLarge) as error:
+            except (QueryRefused, ResponseTooLarge) as error:
                 raise HistoryUnavailable(str(error)) from error
             self._plan, self._waiting = plan, list(plan.parts)
         while self._waiting:
@@ -205,7 +205,7 @@ class PrometheusHistory:
                 batch = await self._fetch(part)
                 self._backoff.forget()
                 return batch
-            except Refused as error:
+            except QueryRefused as error:
                 raise HistoryUnavailable(str(error)) from error
             except HistoryUnavailable:
                 if self._backoff.tries() + 1 >= TRIES:
@@ -232,7 +232,7 @@ class PrometheusHistory:
                     # The container's memory at that time is unknown; the peak until then is used.
                     at = kills.rises(tuple(sorted(labels.items())), points)
                     ooms += [Oom(who.namespace, who.pod, who.container, one, 0) for one in at]
-        except Refused as error:
+        except QueryRefused as error:
             log.info("no out-of-memory events from Prometheus: %s", error)
         self._kills = kills
         return replace(batch, ooms=sorted(ooms, key=lambda oom: oom.instant))

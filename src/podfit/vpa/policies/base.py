@@ -46,7 +46,7 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class UsageSeries:
     """The usage of containers [container, sample], in cores or bytes; NaN if unknown."""
 
     usage: Floats
@@ -62,7 +62,7 @@ class Series:
     def day(self) -> int:
         return max(1, round(DAY / self.step_s))
 
-    def rows(self, begin: int, end: int) -> Series:
+    def rows(self, begin: int, end: int) -> UsageSeries:
         return replace(self, usage=self.usage[begin:end])
 
 
@@ -70,12 +70,12 @@ class Policy(Protocol):
     @property
     def name(self) -> str: ...
 
-    def sizes(self, series: Series, costs: Costs) -> Floats:
+    def sizes(self, series: UsageSeries, costs: Costs) -> Floats:
         """The size in force at each sample; NaN before the first decision."""
         ...
 
 
-def sizes_of(policy: Policy, series: Series, costs: Costs | None = None) -> Floats:
+def sizes_of(policy: Policy, series: UsageSeries, costs: Costs | None = None) -> Floats:
     """Runs a policy group by group, and checks its result."""
     costs = costs or Costs()
     out = np.full(series.usage.shape, np.nan, np.float32)
@@ -87,7 +87,7 @@ def sizes_of(policy: Policy, series: Series, costs: Costs | None = None) -> Floa
     return out
 
 
-def _check(name: str, found: Floats, part: Series, begin: int) -> None:
+def _check(name: str, found: Floats, part: UsageSeries, begin: int) -> None:
     if found.shape != part.usage.shape:
         raise InvalidSizes(f"policy {name} returned sizes of shape {found.shape} for usage of shape {part.usage.shape}")
     if not np.issubdtype(found.dtype, np.floating):

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from podfit.vpa.policies.base import CPU, Costs, Floats, Series
+from podfit.vpa.policies.base import CPU, Costs, Floats, UsageSeries
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.histograms import buckets
 from podfit.vpa.recommender.decide.histograms.aggregate import CPU_SAMPLE_WEIGHT, MEMORY_PEAK_WEIGHT
@@ -61,10 +61,10 @@ class Default:
     name: str = "default"
     config: Config = Config()  # noqa: RUF009
 
-    def sizes(self, series: Series, costs: Costs) -> Floats:
+    def sizes(self, series: UsageSeries, costs: Costs) -> Floats:
         return self._cpu(series) if series.resource == CPU else self._memory(series)
 
-    def _cpu(self, series: Series) -> Floats:
+    def _cpu(self, series: UsageSeries) -> Floats:
         rows, samples = series.usage.shape
         out = np.full((rows, samples), np.nan, np.float32)
         used = whole(series.usage * 1000.0)
@@ -78,7 +78,7 @@ class Default:
             weights[each, bucket[:, sample]] += np.where(np.isnan(used[:, sample]), 0.0, CPU_SAMPLE_WEIGHT * growth)
         return out
 
-    def _memory(self, series: Series) -> Floats:
+    def _memory(self, series: UsageSeries) -> Floats:
         rows, samples = series.usage.shape
         out = np.full((rows, samples), np.nan, np.float32)
         used = whole(series.usage)

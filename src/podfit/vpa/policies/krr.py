@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from podfit.vpa.policies.base import CPU, Costs, Floats, Series
+from podfit.vpa.policies.base import CPU, Costs, Floats, UsageSeries
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,20 +18,20 @@ class Krr:
     percentile: float = 0.95
     margin: float = 0.15
 
-    def sizes(self, series: Series, costs: Costs) -> Floats:
+    def sizes(self, series: UsageSeries, costs: Costs) -> Floats:
         decided = self._cpu(series) if series.resource == CPU else self._memory(series)
         out = np.full(series.usage.shape, np.nan, np.float32)
         rest = out[:, series.hour :]
         rest[:] = np.repeat(decided, series.hour, axis=1)[:, : rest.shape[1]]
         return out
 
-    def _memory(self, series: Series) -> Floats:
+    def _memory(self, series: UsageSeries) -> Floats:
         """Sizes [container, hour], decided at the end of each hour."""
         low = np.where(np.isnan(series.usage), -np.inf, series.usage)
         top = np.maximum.accumulate(low, axis=1)[:, series.hour - 1 :: series.hour]
         return np.where(np.isfinite(top), top * (1 + self.margin), np.nan)
 
-    def _cpu(self, series: Series) -> Floats:
+    def _cpu(self, series: UsageSeries) -> Floats:
         """Sizes [container, hour]. Of all samples only the largest ones are kept, as many as the percentile of the
         whole series needs."""
         rows, samples = series.usage.shape

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from podfit.vpa.policies.base import CHUNK, CPU, GIB, Costs, Floats, Series
+from podfit.vpa.policies.base import CHUNK, CPU, GIB, Costs, Floats, UsageSeries
 
 WARM_DAYS = 2
 CHANGE = 0.05
@@ -82,7 +82,7 @@ class Quality:
         )
 
 
-def quality_of(series: Series, sizes: Floats) -> Quality:
+def quality_of(series: UsageSeries, sizes: Floats) -> Quality:
     """The quality for all containers of a series together."""
     each = qualities_of(series, sizes)
     return total_of(each) if each else Quality(series.resource, 0, 0, 0, 0, 0, 0, 0, 0, 0, series.step_s)
@@ -94,7 +94,7 @@ def total_of(each: Sequence[Quality]) -> Quality:
     return Quality(resource=each[0].resource, step_s=each[0].step_s, **sums)
 
 
-def qualities_of(series: Series, sizes: Floats) -> list[Quality]:
+def qualities_of(series: UsageSeries, sizes: Floats) -> list[Quality]:
     """The quality for each container of a series."""
     found: list[Quality] = []
     for begin in range(0, len(sizes), CHUNK):
@@ -102,7 +102,7 @@ def qualities_of(series: Series, sizes: Floats) -> list[Quality]:
     return found
 
 
-def _of_rows(series: Series, sizes: Floats) -> list[Quality]:
+def _of_rows(series: UsageSeries, sizes: Floats) -> list[Quality]:
     day = series.day
     begin = WARM_DAYS * day if series.usage.shape[1] > WARM_DAYS * day else 0
     used, size = series.usage[:, begin:], np.asarray(sizes[:, begin:], np.float32)

@@ -40,7 +40,7 @@ from podfit.vpa.recommender.intake.feed import Feed
 from podfit.vpa.recommender.intake.loading import PastLoader, UsageLoader
 from podfit.vpa.recommender.intake.policies import Policies
 from podfit.vpa.recommender.ledger import RecentChanges
-from podfit.vpa.recommender.measures import Measures, PolicyQuality, Recommendations
+from podfit.vpa.recommender.measures import PolicyQuality, Recommendations, RecommenderMeasures
 from podfit.vpa.recommender.notes import (
     OVERRULED,
     capped_by_limits,
@@ -99,7 +99,7 @@ class Recommender:
         self.targets = Targets(self.caches, self.scales)
         self.feed = Feed(self.caches, self.targets, self.cluster, self.config)
         self.events = EventRecorder(client, "vpa-recommender", clock=self.clock)
-        self.measures = Measures(self.registry, self.clock)
+        self.measures = RecommenderMeasures(self.registry, self.clock)
         if isinstance(self.history, PrometheusHistory):
             self.history.api.measured = self.measures.prometheus_asked
         self.registry.register(Recommendations(self._sizes))

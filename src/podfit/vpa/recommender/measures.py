@@ -19,7 +19,7 @@ from podfit.vpa.policies.quality import Quality as Judged
 from podfit.vpa.policies.quality import total_of
 from podfit.vpa.policies.table import POLICIES
 from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, VpaId
-from podfit.vpa.recommender.quality import Quality
+from podfit.vpa.recommender.quality import QualityMeasures
 from podfit.vpa.serve.measures import BUCKETS, FLAGS, ResourceReads, StepTimer
 
 P = "vpa_recommender"
@@ -50,10 +50,10 @@ _POLICY_GAUGES: tuple[tuple[str, str, Callable[[Judged], float]], ...] = (
 _SIZES = {"target": "target", "lowerBound": "lower_bound", "upperBound": "upper_bound", "uncappedTarget": "uncapped"}
 
 
-class Measures:
+class RecommenderMeasures:
     def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
         self.steps = StepTimer(registry, P, clock, _STEPS)
-        self.quality = Quality(registry)
+        self.quality = QualityMeasures(registry)
         registry.register(ResourceReads())
         self._objects = Gauge(
             f"{P}_vpa_objects_count",

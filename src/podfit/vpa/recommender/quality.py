@@ -40,7 +40,7 @@ Targets = dict[str, tuple[float, float]]
 _NOTHING: tuple[Mapping[str, Any], Targets] = {}, {}
 
 
-class Quality:
+class QualityMeasures:
     def __init__(self, registry: CollectorRegistry) -> None:
         def tally(name: str, help: str, labels: tuple[str, ...], buckets: Iterable[float]) -> CountedMetric:
             return CountedMetric(registry, f"{P}_{name}", help, {label: _VALUES[label] for label in labels}, buckets)

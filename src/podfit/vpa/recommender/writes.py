@@ -18,7 +18,7 @@ from podfit.vpa.model.times import Seconds
 from podfit.vpa.recommender.decide.checkpoints import checkpoints_of_all, status_patch
 from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Vpa, VpaId
 from podfit.vpa.recommender.decide.status import Outcome
-from podfit.vpa.recommender.measures import Measures
+from podfit.vpa.recommender.measures import RecommenderMeasures
 from podfit.vpa.recommender.serving.explain import SETTINGS, USAGE
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ Ready = tuple[Vpa, State, list[Object]]
 
 
 async def write_statuses(
-    client: Client, outcomes: Mapping[VpaId, Outcome], workers: int, measures: Measures
+    client: Client, outcomes: Mapping[VpaId, Outcome], workers: int, measures: RecommenderMeasures
 ) -> dict[VpaId, str]:
     """Patches changed statuses; returns the errors by autoscaler."""
     gate = asyncio.Semaphore(max(1, workers))
@@ -61,7 +61,7 @@ class Checkpoints:
         cache: Cache,
         clock: Clock,
         workers: int,
-        measures: Measures,
+        measures: RecommenderMeasures,
         note_of: Callable[[Vpa], str] = lambda vpa: "",
         curve_of: Callable[[VpaId, str], str] = lambda vpa, container: "",
     ) -> None:

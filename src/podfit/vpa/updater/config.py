@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from podfit.vpa.flags import BadFlag, namespaces_apart, own_namespace, parse
 from podfit.vpa.leading import check_election
 from podfit.vpa.model.changing.windows import BadWindow, windows
-from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.config import UpdateConfig
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class UpdaterConfig:
     in_progress_timeout: float = 3600.0
 
     @property
-    def model(self) -> Config:
-        return Config(
+    def model(self) -> UpdateConfig:
+        return UpdateConfig(
             self.min_replicas,
             self.eviction_tolerance,
             self.in_place_skip_disruption_budget,

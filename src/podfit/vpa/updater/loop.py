@@ -50,7 +50,7 @@ from podfit.vpa.updater.decide.one_pass import ClusterView, controlled_pods
 from podfit.vpa.updater.decide.pacing.rollout import Rollout
 from podfit.vpa.updater.decide.pacing.steady import StableTargets
 from podfit.vpa.updater.decide.restriction import Attempts
-from podfit.vpa.updater.measures import Measures
+from podfit.vpa.updater.measures import UpdaterMeasures
 from podfit.vpa.updater.one_vpa import update_one
 from podfit.vpa.updater.oversized import Oversized
 from podfit.vpa.updater.skip_reasons import SkipReasons
@@ -108,7 +108,7 @@ class Updater:
         budgets = self.caches.follow(kind_named("PodDisruptionBudget"))
         self.restarts = Restarts(self.writes, budgets, self.pods, self.clock, self.config.in_progress_timeout)
         self.undo = Undo(client, self.config, self.clock, self._give_back)
-        self.measures = Measures(self.registry, self.clock)
+        self.measures = UpdaterMeasures(self.registry, self.clock)
         self.health = Health(self.clock, self.config.updater_interval)
         self.http = HttpServer(self.config.address, self.registry, self.health)
         if self.config.profiling:

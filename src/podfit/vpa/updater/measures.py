@@ -19,7 +19,7 @@ _NAMED = ("vpa_name", "vpa_namespace")
 M = TypeVar("M", Counter, Gauge)
 
 
-class Measures:
+class UpdaterMeasures:
     def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
         def known(metric: M, labels: tuple[str, ...]) -> M:
             values = {name: VALUES[name] for name in labels if name in VALUES}

@@ -11,9 +11,9 @@ from podfit.vpa.model.objects.policy import EVICTING_MODES, IN_PLACE_MODES, upda
 from podfit.vpa.serve.measures import size_class
 from podfit.vpa.updater.acting.changes import evict, lowers, resize
 from podfit.vpa.updater.decide.actions import Resize
-from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.config import UpdateConfig
 from podfit.vpa.updater.decide.groups import creator_of, required_replicas
-from podfit.vpa.updater.decide.one_pass import Action, Report, update_pass
+from podfit.vpa.updater.decide.one_pass import Action, PassReport, update_pass
 from podfit.vpa.updater.decide.restriction import Restriction
 from podfit.vpa.updater.decide.whynot import TOO_FEW, WhyNot, too_few, why_not
 from podfit.vpa.updater.vpa_pass import VpaPass
@@ -24,7 +24,7 @@ async def update_one(work: VpaPass) -> None:
     updater, world = work.updater, work.world
     own = replace(world, vpas=[work.vpa], pods=work.pods)
     conversation = update_pass(own, work.attempts, updater.config.model, work.now, updater.clock.monotonic())
-    report = Report()
+    report = PassReport()
     held = updater.stops.holding(work.vpa)
     if held is not None:
         work.waits = {pod["metadata"]["name"]: held for pod in work.pods}
@@ -63,7 +63,7 @@ def _behind_others(work: VpaPass, action: Action) -> Wait | None:
 # --- reporting
 
 
-def _report(work: VpaPass, report: Report) -> None:
+def _report(work: VpaPass, report: PassReport) -> None:
     updater, config = work.updater, work.updater.config.model
     done = {pod["metadata"]["name"] for _, pod in [*report.evicted, *report.resized]}
     restriction = Restriction(work.pods, work.vpa, work.world.replicas_of, config, work.attempts)
@@ -82,7 +82,7 @@ def _report(work: VpaPass, report: Report) -> None:
     _measure(work, report)
 
 
-def _counted(work: VpaPass, pod: Any, config: Config) -> WhyNot:
+def _counted(work: VpaPass, pod: Any, config: UpdateConfig) -> WhyNot:
     """Explains which replicas of the pod's controller are missing, and whether the updater evicted them itself."""
     creator = creator_of(pod)
     running = sum(creator_of(other) == creator for other in work.pods)
@@ -91,7 +91,7 @@ def _counted(work: VpaPass, pod: Any, config: Config) -> WhyNot:
     return too_few(pod, running, configured, evicted, required_replicas(work.vpa, config), update_mode(work.vpa))
 
 
-def _measure(work: VpaPass, report: Report) -> None:
+def _measure(work: VpaPass, report: PassReport) -> None:
     """Updates the metrics. Gauges cover whole passes; actions between two passes are only counted."""
     failed = list(_attempted(work, report))
     if not work.hurried:
@@ -99,7 +99,7 @@ def _measure(work: VpaPass, report: Report) -> None:
     _count(work, report, failed)
 
 
-def _gauge(work: VpaPass, report: Report, failed: list[str]) -> None:
+def _gauge(work: VpaPass, report: PassReport, failed: list[str]) -> None:
     measures, mode, size = work.updater.measures, update_mode(work.vpa), size_class(len(work.pods))
     measures.controlled.labels(size, mode).inc(len(work.pods))
     if mode in IN_PLACE_MODES:
@@ -114,7 +114,7 @@ def _gauge(work: VpaPass, report: Report, failed: list[str]) -> None:
     measures.vpas_evicted.labels(size, mode).inc(bool(report.evicted))
 
 
-def _count(work: VpaPass, report: Report, failed: list[str]) -> None:
+def _count(work: VpaPass, report: PassReport, failed: list[str]) -> None:
     measures, mode, size = work.updater.measures, update_mode(work.vpa), size_class(len(work.pods))
     names = work.vpa["metadata"]["name"], work.vpa["metadata"].get("namespace", "")
     if mode in IN_PLACE_MODES or report.resized:
@@ -130,7 +130,7 @@ def _count(work: VpaPass, report: Report, failed: list[str]) -> None:
             measures.failed_resizes.labels(size, *names, reason).inc()
 
 
-def _attempted(work: VpaPass, report: Report) -> Iterator[str]:
+def _attempted(work: VpaPass, report: PassReport) -> Iterator[str]:
     """The reasons of failed attempts. Changes that were stopped before (by a freeze, or for lack of capacity) are not
     attempts."""
     for _, pod, reason, _ in report.failed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.apiserver.flows.borrowing import Bounds, Demand, bounds, divide
+from podfit.apiserver.flows.borrowing import Demand, LevelBounds, bounds, divide
 from podfit.apiserver.strategy.flows.mandatory import defaults
 
 LEVELS = {row["metadata"]["name"]: row["spec"] for row in defaults() if row["kind"] == "PriorityLevelConfiguration"}
@@ -34,12 +34,12 @@ def test_idle_levels_share_all_seats_in_proportion_to_what_they_keep() -> None:
 
 
 @st.composite
-def levels(draw: st.DrawFn) -> tuple[dict[str, Bounds], dict[str, Demand]]:
+def levels(draw: st.DrawFn) -> tuple[dict[str, LevelBounds], dict[str, Demand]]:
     found, demands = {}, {}
     for number in range(draw(st.integers(1, 8))):
         nominal = draw(st.integers(1, 200))
         least = nominal - draw(st.integers(0, nominal))
-        found[str(number)] = Bounds(nominal, least, nominal + draw(st.integers(0, 600)))
+        found[str(number)] = LevelBounds(nominal, least, nominal + draw(st.integers(0, 600)))
         demand = demands[str(number)] = Demand()
         high = draw(st.integers(0, 400))
         demand.observe(high, high / 2, high / 10)
@@ -48,7 +48,7 @@ def levels(draw: st.DrawFn) -> tuple[dict[str, Bounds], dict[str, Demand]]:
 
 @given(levels())
 def test_no_level_falls_below_what_it_never_lends_or_rises_above_what_it_may_borrow(
-    case: tuple[dict[str, Bounds], dict[str, Demand]],
+    case: tuple[dict[str, LevelBounds], dict[str, Demand]],
 ) -> None:
     found = divide(*case).limits
     assert all(level.least <= found[name] <= level.most for name, level in case[0].items())
@@ -56,13 +56,13 @@ def test_no_level_falls_below_what_it_never_lends_or_rises_above_what_it_may_bor
 
 @given(levels())
 def test_levels_never_have_more_seats_than_the_server_but_for_rounding(
-    case: tuple[dict[str, Bounds], dict[str, Demand]],
+    case: tuple[dict[str, LevelBounds], dict[str, Demand]],
 ) -> None:
     assert sum(divide(*case).limits.values()) <= sum(level.nominal for level in case[0].values()) + len(case[0])
 
 
 @given(levels())
-def test_a_level_that_used_its_own_seats_keeps_them(case: tuple[dict[str, Bounds], dict[str, Demand]]) -> None:
+def test_a_level_that_used_its_own_seats_keeps_them(case: tuple[dict[str, LevelBounds], dict[str, Demand]]) -> None:
     found = divide(*case).limits
     assert all(found[name] >= min(level.nominal, case[1][name].high) for name, level in case[0].items())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.apiserver.flows.borrowing import Bounds
+from podfit.apiserver.flows.borrowing import LevelBounds
 from podfit.apiserver.flows.estimate import (
     EVENT_S,
     WATCHES_PER_SEAT,
@@ -75,14 +75,14 @@ def queue(hand: int) -> dict[str, object]:
 
 @given(st.integers(0, 10**4), st.integers(1, 20))
 def test_every_level_has_a_seat_for_a_request(nominal: int, hand: int) -> None:
-    assert most_seats(queue(hand), Bounds(nominal, 0, nominal)) >= 1
+    assert most_seats(queue(hand), LevelBounds(nominal, 0, nominal)) >= 1
 
 
 def test_a_request_takes_15_percent_of_a_level_or_the_seats_of_a_hand_of_queues() -> None:
-    assert most_seats(queue(6), Bounds(98, 0, 98)) == 15
-    assert most_seats(queue(10), Bounds(98, 0, 98)) == 9
+    assert most_seats(queue(6), LevelBounds(98, 0, 98)) == 15
+    assert most_seats(queue(10), LevelBounds(98, 0, 98)) == 9
 
 
 def test_a_level_that_does_not_queue_does_not_narrow_requests() -> None:
-    assert most_seats({"limited": {"limitResponse": {"type": "Reject"}}}, Bounds(13, 13, 13)) == 0
-    assert most_seats({"type": "Exempt"}, Bounds(0, 0, 0, exempt=True)) == 0
+    assert most_seats({"limited": {"limitResponse": {"type": "Reject"}}}, LevelBounds(13, 13, 13)) == 0
+    assert most_seats({"type": "Exempt"}, LevelBounds(0, 0, 0, exempt=True)) == 0

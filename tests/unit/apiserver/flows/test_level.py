@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podfit.apiserver.flows.borrowing import Bounds
+from podfit.apiserver.flows.borrowing import LevelBounds
 from podfit.apiserver.flows.estimate import WorkEstimate
 from podfit.apiserver.flows.level import Level, Rejected, Ticket
 
@@ -15,7 +15,7 @@ def level(limit: int, *, queues: int = 0, length: int = 50, hand: int = 1) -> Le
     made = Level("x")
     queuing = {"queues": queues, "handSize": hand, "queueLengthLimit": length}
     response = {"type": "Queue", "queuing": queuing} if queues else {"type": "Reject"}
-    made.configure("uid", {"type": "Limited", "limited": {"limitResponse": response}}, Bounds(limit, limit, limit))
+    made.configure("uid", {"type": "Limited", "limited": {"limitResponse": response}}, LevelBounds(limit, limit, limit))
     made.set_limit(limit, 0)
     return made
 
@@ -33,7 +33,7 @@ def test_a_level_without_queues_rejects_what_it_has_no_seat_for() -> None:
 
 def test_an_exempt_level_rejects_nothing() -> None:
     exempt = Level("exempt")
-    exempt.configure("uid", {"type": "Exempt"}, Bounds(0, 0, 0, exempt=True))
+    exempt.configure("uid", {"type": "Exempt"}, LevelBounds(0, 0, 0, exempt=True))
     assert all(has_turn(exempt.arrive(WorkEstimate(10), 0, 0.0)) for _ in range(100))
 
 

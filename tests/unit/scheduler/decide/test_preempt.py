@@ -7,24 +7,24 @@ from tests.support.scheduling import HOST, REQUIRED, board, node, pod, refused
 
 from podfit.api.objects import Object
 from podfit.scheduler.decide.board import Board
-from podfit.scheduler.decide.preempt import Budget, Candidate, NoRoom, budgets_from, preempt
+from podfit.scheduler.decide.preempt import Budget, NoRoom, PreemptionCandidate, budgets_from, preempt
 
 
-def victims(where: Board, what: Object, budgets: list[Budget] | None = None) -> Candidate | NoRoom:
+def victims(where: Board, what: Object, budgets: list[Budget] | None = None) -> PreemptionCandidate | NoRoom:
     return preempt(where, what, refused(where, what), budgets or [])
 
 
 def test_the_node_with_the_least_important_victims_is_chosen() -> None:
     where = board([node("n1", cpu="1"), node("n2", cpu="1")], [pod("p", on="n1", priority=5), pod("q", on="n2")])
     found = victims(where, pod("vip", priority=10))
-    assert isinstance(found, Candidate)
+    assert isinstance(found, PreemptionCandidate)
     assert (found.node, [victim.key[1] for victim in found.victims]) == ("n2", ["q"])
 
 
 def test_pods_that_need_not_go_stay() -> None:
     pods = [pod("small", cpu="1", on="n1", priority=1), pod("big", cpu="3", on="n1", priority=2)]
     found = victims(board([node("n1")], pods), pod("vip", cpu="1", priority=10))
-    assert isinstance(found, Candidate)
+    assert isinstance(found, PreemptionCandidate)
     assert [victim.key[1] for victim in found.victims] == ["small"]
 
 
@@ -37,11 +37,11 @@ def test_a_budget_is_broken_only_where_nothing_else_helps() -> None:
     pods = [pod("kept", on="n1", app="kept"), pod("free", on="n2", priority=5)]
     where = board([node("n1", cpu="1"), node("n2", cpu="1")], pods)
     found = victims(where, pod("vip", priority=10), budgets_from([budget]))
-    assert isinstance(found, Candidate)
+    assert isinstance(found, PreemptionCandidate)
     assert (found.node, found.violations) == ("n2", 0)
     where = board([node("n1", cpu="1")], pods[:1])
     found = victims(where, pod("vip", priority=10), budgets_from([budget]))
-    assert isinstance(found, Candidate)
+    assert isinstance(found, PreemptionCandidate)
     assert found.violations == 1
 
 
@@ -49,7 +49,7 @@ def test_an_anti_affine_pod_may_be_preempted() -> None:
     term = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "a"}}}
     where = board([node("n1")], [pod("p", on="n1", affinity={"podAntiAffinity": {REQUIRED: [term]}})])
     found = victims(where, pod("vip", priority=10))
-    assert isinstance(found, Candidate)
+    assert isinstance(found, PreemptionCandidate)
     assert [victim.key[1] for victim in found.victims] == ["p"]
 
 

@@ -21,7 +21,7 @@ from podfit.api.resize.states import CPU, Allocated, Desired, amount
 INIT, SIDECAR, MAIN = "init", "sidecar", "main"
 
 
-class Claim(Struct, frozen=True):
+class CpuClaim(Struct, frozen=True):
     """The number of exclusive CPUs of a container; 0 if it runs in the shared pool."""
 
     name: str
@@ -42,7 +42,7 @@ Assignment = Mapping[str, Cpus]
 """The exclusive CPUs of a pod's containers, by name."""
 
 
-def claims(pod: Mapping[str, Any], sizes: Desired | Allocated, qos: str) -> list[Claim]:
+def claims(pod: Mapping[str, Any], sizes: Desired | Allocated, qos: str) -> list[CpuClaim]:
     """The claims of the pod's containers, in the order in which they start."""
     spec = pod["spec"]
     exclusive = qos == GUARANTEED and not spec.get("resources")
@@ -51,7 +51,7 @@ def claims(pod: Mapping[str, Any], sizes: Desired | Allocated, qos: str) -> list
         (container, MAIN) for container in mains
     ]
     return [
-        Claim(container["name"], whole_cpus(sizes.containers.get(container["name"])) if exclusive else 0, kind)
+        CpuClaim(container["name"], whole_cpus(sizes.containers.get(container["name"])) if exclusive else 0, kind)
         for container, kind in kinds
     ]
 
@@ -63,7 +63,7 @@ def whole_cpus(resources: Mapping[str, Any] | None) -> int:
 
 
 def assign(
-    topology: Topology, free: Cpus, held: Assignment, applied: Assignment, wanted: Sequence[Claim]
+    topology: Topology, free: Cpus, held: Assignment, applied: Assignment, wanted: Sequence[CpuClaim]
 ) -> dict[str, Cpus] | Short:
     """The pod's new assignment. A container whose number does not change keeps its CPUs.
 
@@ -99,7 +99,7 @@ def _choose(topology: Topology, count: int, mine: Cpus, applied: Cpus, usable: C
 
 
 def _with_inits(
-    topology: Topology, left: Cpus, held: Assignment, wanted: Sequence[Claim], chosen: dict[str, Cpus]
+    topology: Topology, left: Cpus, held: Assignment, wanted: Sequence[CpuClaim], chosen: dict[str, Cpus]
 ) -> dict[str, Cpus] | Short:
     """Init containers use the CPUs of containers that start later, and others only if those are too few."""
     own = _union(chosen.values())

@@ -19,11 +19,11 @@ from podfit.agent.runtimes.cri.images import Images
 from podfit.agent.runtimes.cri.messages.cgroup_paths import CgroupPaths, cgroup_driver
 from podfit.agent.runtimes.cri.messages.subpaths import SubPaths
 from podfit.agent.runtimes.cri.notes import Note, write_note
-from podfit.agent.runtimes.cri.pods.containers import Containers
+from podfit.agent.runtimes.cri.pods.containers import CriContainers
 from podfit.agent.runtimes.cri.pods.migrations import Migrations
 from podfit.agent.runtimes.cri.pods.network import Network
 from podfit.agent.runtimes.cri.pods.rotation import Rotation
-from podfit.agent.runtimes.cri.pods.sandboxes import Sandboxes
+from podfit.agent.runtimes.cri.pods.sandboxes import CriSandboxes
 from podfit.agent.runtimes.cri.resize.resources import Resources
 from podfit.agent.runtimes.cri.state.inventory import Inventory
 from podfit.agent.runtimes.cri.state.readings import Readings
@@ -74,8 +74,8 @@ class CriRuntime(StreamCalls):
         self.confirmations = Confirmations()
         self._cgroups: Cgroups | None = None
         self._inventory: Inventory
-        self._sandboxes: Sandboxes
-        self._containers: Containers
+        self._sandboxes: CriSandboxes
+        self._containers: CriContainers
         self._resources: Resources
         self._readings: Readings
 
@@ -105,8 +105,8 @@ class CriRuntime(StreamCalls):
         places = CgroupPaths(self._cgroup_root, await cgroup_driver(self.client, status))
         self._inventory = Inventory(self.client, self._node, places, self._cgroups)
         subpaths = SubPaths(self.data_dir / "subpaths")
-        self._sandboxes = Sandboxes(self._inventory, subpaths)
-        self._containers = Containers(self._inventory, subpaths)
+        self._sandboxes = CriSandboxes(self._inventory, subpaths)
+        self._containers = CriContainers(self._inventory, subpaths)
         self._resources = Resources(self._inventory, self.confirmations)
         self._migrations = Migrations(self._inventory, subpaths)
         self._readings = Readings(self._inventory)

@@ -52,7 +52,7 @@ class Target:
     """The URL as shown in errors."""
 
 
-class Caller:
+class WebhookCaller:
     """Keeps connections to hooks open between calls. Must be closed."""
 
     def __init__(self, resolve_service: ResolveService) -> None:

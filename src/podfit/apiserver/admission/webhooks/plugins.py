@@ -18,7 +18,7 @@ from podfit.api.schema import type_of
 from podfit.api.schema.decoding.decode import DecodeError, convert
 from podfit.api.status import ApiError, bad_request, internal_error
 from podfit.apiserver.admission.base import Attributes, Cluster, Plugin, meta_of
-from podfit.apiserver.admission.webhooks.call import DEFAULT_TIMEOUT_S, Caller, CallFailed, Hook, ResolveService
+from podfit.apiserver.admission.webhooks.call import DEFAULT_TIMEOUT_S, CallFailed, Hook, ResolveService, WebhookCaller
 from podfit.apiserver.admission.webhooks.match import rules_match, selectors_match
 from podfit.apiserver.admission.webhooks.review import (
     Answer,
@@ -64,7 +64,7 @@ class Webhooks:
         equivalents: Equivalents | None = None,
         authorization: Authorization | None = None,
     ) -> None:
-        self._caller = Caller(resolve_service)
+        self._caller = WebhookCaller(resolve_service)
         shared = cluster, self._caller, equivalents, authorization
         self.mutating = MutatingAdmissionWebhook(*shared, defaulter)
         self.validating = ValidatingAdmissionWebhook(*shared)
@@ -83,7 +83,11 @@ class _WebhookPlugin(Plugin):
     configurations: Kind
 
     def __init__(
-        self, cluster: Cluster, caller: Caller, equivalents: Equivalents | None, authorization: Authorization | None
+        self,
+        cluster: Cluster,
+        caller: WebhookCaller,
+        equivalents: Equivalents | None,
+        authorization: Authorization | None,
     ) -> None:
         self._cluster, self._caller = cluster, caller
         self._equivalents, self._authorization = equivalents, authorization
@@ -201,7 +205,7 @@ class MutatingAdmissionWebhook(_WebhookPlugin):
     def __init__(
         self,
         cluster: Cluster,
-        caller: Caller,
+        caller: WebhookCaller,
         equivalents: Equivalents | None,
         authorization: Authorization | None,
         defaulter: Defaulter,

@@ -106,13 +106,13 @@ async def _plan(config: Any) -> None:
 
     from podfit.vpa.flags import BadFlag
     from podfit.vpa.history.base import HistoryUnavailable
-    from podfit.vpa.history.promapi import Refused, ResponseTooLarge
+    from podfit.vpa.history.promapi import QueryRefused, ResponseTooLarge
     from podfit.vpa.history.prometheus import PrometheusHistory
 
     history = PrometheusHistory(config.prometheus, namespace=config.vpa_object_namespace)
     try:
         plan = await history.plan(time.time())
-    except (HistoryUnavailable, Refused, ResponseTooLarge) as error:
+    except (HistoryUnavailable, QueryRefused, ResponseTooLarge) as error:
         raise BadFlag(f"--plan: {error}") from error
     finally:
         await history.close()

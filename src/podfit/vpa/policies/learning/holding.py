@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from podfit.vpa.policies.base import Floats, Series
+from podfit.vpa.policies.base import Floats, UsageSeries
 from podfit.vpa.policies.learning.hours import Array
 
 STEP = 0.05
@@ -15,7 +15,7 @@ BURST_MOST = 1.4
 Flags = NDArray[np.bool_]
 
 
-def hold(series: Series, decided: Array, bursty: Flags, raised: float, drop: Array) -> Floats:
+def hold(series: UsageSeries, decided: Array, bursty: Flags, raised: float, drop: Array) -> Floats:
     """The sizes in force: `decided` [container, hour] at the end of each hour applies in the next one.
 
     A size rises to the decided one at once, and falls by at most 5 % an hour, unless the drop is more than `drop`. A

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from podfit.vpa.policies.base import CPU, Series
+from podfit.vpa.policies.base import CPU, UsageSeries
 
 Array = NDArray[np.float64]
 FLOOR = {CPU: 0.02, "memory": 2.0**20}
@@ -41,7 +41,7 @@ class Hours:
         return Hours(top, mean, least, last, half, quarter, spread, ranked, self.known[chosen])
 
 
-def hours_of(series: Series) -> Hours:
+def hours_of(series: UsageSeries) -> Hours:
     """Groups samples by hour; only complete hours are included."""
     per = series.hour
     whole = series.usage.shape[1] // per

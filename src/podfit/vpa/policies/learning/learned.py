@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from podfit.vpa.policies.base import CPU, MEMORY, Costs, Floats, Series
+from podfit.vpa.policies.base import CPU, MEMORY, Costs, Floats, UsageSeries
 from podfit.vpa.policies.learning.experts import Family, choose_cpu, choose_memory
 from podfit.vpa.policies.learning.fitted import prior
 from podfit.vpa.policies.learning.holding import hold
@@ -35,7 +35,7 @@ class Learned:
     ) -> list[Family]:
         return (self.cpu if resource == CPU else self.memory)(hours, base, costs, kinds)
 
-    def sizes(self, series: Series, costs: Costs) -> Floats:
+    def sizes(self, series: UsageSeries, costs: Costs) -> Floats:
         hours = hours_of(series)
         if series.resource == CPU:
             bursty = swing24(hours) > BURSTY

@@ -9,7 +9,7 @@ from podfit.api.quantity import Quantity, QuantityError
 from podfit.vpa.model.objects.pods import containers
 from podfit.vpa.model.times import Seconds
 from podfit.vpa.recommender.decide.config import Config
-from podfit.vpa.recommender.decide.evidence.starvation import Sample, Starvation
+from podfit.vpa.recommender.decide.evidence.starvation import LimitSample, Starvation
 from podfit.vpa.recommender.decide.fleet.fleet import NO_ROW, Fleet
 from podfit.vpa.recommender.decide.fleet.rows import RowContainer
 from podfit.vpa.recommender.decide.histograms.cluster import AggregateKey, Pod
@@ -68,7 +68,7 @@ def note_starved(found: Scraped, fleet: Fleet, starvation: Starvation, config: C
         key = AggregateKey(pod.id[0], found.names[at], pod.label_text)
         limit, used, instant = int(limits[at]), int(found.cpu[at]), float(found.instants[at])
         given = int(fleet.request[handle]) or limit
-        sample = Sample(handle, instant, used, limit, given, bool(at_limit[at]), bool(throttled[at]))
+        sample = LimitSample(handle, instant, used, limit, given, bool(at_limit[at]), bool(throttled[at]))
         watched = starvation.note(key, sample)
         if rows[at] != NO_ROW:
             fleet.watched[rows[at]] = watched

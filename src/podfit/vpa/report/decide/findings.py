@@ -9,7 +9,7 @@ from typing import Any
 from podfit.api.quantity import Quantity
 from podfit.vpa.model.times import to_rfc3339
 from podfit.vpa.report.cluster.workloads import Key, Workload
-from podfit.vpa.report.decide.sizing import RESOURCES, Bounds, ContainerSizes, risks, sized
+from podfit.vpa.report.decide.sizing import RESOURCES, ContainerSizes, SizeBounds, risks, sized
 from podfit.vpa.report.usage.evidence import Evidence, Known
 from podfit.vpa.runtimes.heaps import Heap, heap_of
 
@@ -133,7 +133,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: SizeBounds = field(default_factory=SizeBounds)
     runtimes: bool = True
     """Whether heap settings of language runtimes are a floor."""
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from podfit.vpa.policies.base import CPU, MEMORY, Series, sizes_of
+from podfit.vpa.policies.base import CPU, MEMORY, UsageSeries, sizes_of
 from podfit.vpa.policies.table import POLICIES
 from podfit.vpa.recommender.decide.histograms.estimate import Estimate
 from podfit.vpa.report.cluster.workloads import Key
@@ -47,7 +47,7 @@ def _sizes(known: Known, group: list[tuple[Key, str]], name: str, resource: str,
     curves = [known[at].curve for at in group]
     usage = np.stack([_usage(curve, resource) for curve in curves if curve is not None])
     after = np.concatenate((usage, np.full((len(usage), 1), np.nan, np.float32)), axis=1)
-    sizes = sizes_of(POLICIES[name], Series(after, step, resource))
+    sizes = sizes_of(POLICIES[name], UsageSeries(after, step, resource))
     unit = 1000.0 if resource == CPU else 1.0
     return [float(size) * unit for size in sizes[:, -1]]
 

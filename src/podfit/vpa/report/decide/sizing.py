@@ -36,7 +36,7 @@ class ContainerSizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class SizeBounds:
     """The bounds of a recommendation."""
 
     least: Amounts = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Sizing:
     why: tuple[str, ...]
 
 
-def sized(now: ContainerSizes, evidence: Evidence, heap: Heap | None, bounds: Bounds) -> Sizing:
+def sized(now: ContainerSizes, evidence: Evidence, heap: Heap | None, bounds: SizeBounds) -> Sizing:
     """Sizes a container. Resources without samples are omitted."""
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}
@@ -116,7 +116,7 @@ def _throttled_words(evidence: Evidence) -> str:
     return f"cpu: throttled at its limit in {100 * (evidence.throttled or 0):.0f} % of the periods"
 
 
-def _within(resource: str, amount: int, bounds: Bounds) -> tuple[int, list[str]]:
+def _within(resource: str, amount: int, bounds: SizeBounds) -> tuple[int, list[str]]:
     least, most = bounds.least.get(resource, 0), bounds.most.get(resource)
     if amount < least:
         return least, [f"{resource}: not below the configured minimum"]

@@ -58,7 +58,7 @@ class _Sheet:
         return made
 
 
-class Curves:
+class WorkloadCurves:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self._rows: dict[Row, int] = {}

@@ -20,7 +20,7 @@ from podfit.vpa.recommender.decide.histograms.estimate import Estimate
 from podfit.vpa.recommender.intake.past import Past
 from podfit.vpa.report.cluster.owners import Owners
 from podfit.vpa.report.cluster.workloads import Key
-from podfit.vpa.report.usage.curves import Curves, Grid
+from podfit.vpa.report.usage.curves import Grid, WorkloadCurves
 from podfit.vpa.report.usage.evidence import Curve, Evidence, Known
 
 IMPOSSIBLE = 1.5
@@ -34,7 +34,7 @@ class Gatherer:
         self._owners, self._largest = owners, dict(largest or {})
         self._cluster = ClusterState(config, Fleet(config))
         self._past = Past(self._cluster)
-        self._curves = Curves(grid)
+        self._curves = WorkloadCurves(grid)
         self._pods: dict[tuple[Key, str], set[str]] = {}
         self._ooms: dict[tuple[Key, str], int] = {}
         self._vpas: dict[Key, Vpa] = {}

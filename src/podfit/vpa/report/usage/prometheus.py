@@ -17,7 +17,7 @@ from podfit.kit.clock import Clock
 from podfit.vpa.history import queries
 from podfit.vpa.history.base import Batch, HistoryUnavailable
 from podfit.vpa.history.kills import KillCounters
-from podfit.vpa.history.promapi import Floats, PrometheusApi, Refused, ResponseTooLarge
+from podfit.vpa.history.promapi import Floats, PrometheusApi, QueryRefused, ResponseTooLarge
 from podfit.vpa.history.prometheus import Columns, halves
 from podfit.vpa.history.queries import Part, PrometheusConfig
 from podfit.vpa.model.times import Seconds, to_rfc3339
@@ -75,7 +75,7 @@ class PrometheusUsage:
             chosen = await self._rules(chosen, until) if rules else chosen
             every = await self._scraped_every(chosen, until)
             await self._check_duplicates(chosen, until)
-        except (Refused, ResponseTooLarge) as error:
+        except (QueryRefused, ResponseTooLarge) as error:
             raise NoUsage(str(error)) from error
         step = queries.resolution(chosen.config, every, max(counts.values(), default=0))
         until = until // step * step
@@ -164,7 +164,7 @@ class PrometheusUsage:
             while at > plan.start:
                 try:
                     found = await self.api.instant(query, at)
-                except (Refused, ResponseTooLarge, HistoryUnavailable) as error:
+                except (QueryRefused, ResponseTooLarge, HistoryUnavailable) as error:
                     self.remarks.notes.append(f"owners of deleted pods are inferred from their names:  {error}")
                     return pods, above
                 for sample in found:
@@ -184,7 +184,7 @@ class PrometheusUsage:
     async def throttled(self, plan: PlannedReading) -> dict[tuple[str, str, str], float]:
         try:
             found = await self.api.instant(plan.series_names.throttled(), plan.until)
-        except (Refused, ResponseTooLarge, HistoryUnavailable) as error:
+        except (QueryRefused, ResponseTooLarge, HistoryUnavailable) as error:
             self.remarks.notes.append(f"throttling is unknown: {error}")
             return {}
         names = plan.series_names.by.split(", ")
@@ -202,7 +202,7 @@ class PrometheusUsage:
             try:
                 batch = await self._part(plan, part)
                 failed = []
-            except (HistoryUnavailable, Refused, ResponseTooLarge) as error:
+            except (HistoryUnavailable, QueryRefused, ResponseTooLarge) as error:
                 if isinstance(error, ResponseTooLarge) and part.points >= 2:
                     waiting[:1] = halves(part)
                     continue
@@ -283,7 +283,7 @@ class PrometheusUsage:
         try:
             async for labels, times, values in self.api.range(plan.series_names.ooms(plan.every), part):
                 ooms += self._ooms(plan, labels, times, values)
-        except Refused as error:
+        except QueryRefused as error:
             if not any("out-of-memory" in note for note in self.remarks.notes):
                 self.remarks.notes.append(f"out-of-memory kills are unknown: {error}")
         return columns.batch(sorted(ooms, key=lambda oom: oom.instant))

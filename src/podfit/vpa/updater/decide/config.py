@@ -9,7 +9,7 @@ from podfit.vpa.model.objects.policy import update_mode
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class UpdateConfig:
     min_replicas: int = 2
     eviction_tolerance: float = 0.5
     in_place_skip_disruption_budget: bool = False

@@ -11,7 +11,7 @@ from podfit.vpa.model.changing.boost import boosted_containers
 from podfit.vpa.model.objects.matching import own_selector
 from podfit.vpa.model.objects.pods import controller_of, phase_of
 from podfit.vpa.model.objects.policy import IN_PLACE_MODES, update_mode
-from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.config import UpdateConfig
 from podfit.vpa.updater.decide.resizing import is_resizing
 
 PodId = tuple[str, str]
@@ -66,7 +66,7 @@ def creator_of(pod: ObjectView) -> GroupKey:
 
 
 def grouped(
-    pods: Iterable[ObjectView], vpa: ObjectView, replicas_of: ReplicasOf, config: Config
+    pods: Iterable[ObjectView], vpa: ObjectView, replicas_of: ReplicasOf, config: UpdateConfig
 ) -> tuple[dict[GroupKey, Group], dict[PodId, GroupKey]]:
     """The groups of replicas that may be changed at all, and the group of each of their pods."""
     members: dict[GroupKey, list[ObjectView]] = {}
@@ -82,7 +82,7 @@ def grouped(
 
 
 def _group(
-    creator: GroupKey, replicas: list[ObjectView], vpa: ObjectView, replicas_of: ReplicasOf, config: Config
+    creator: GroupKey, replicas: list[ObjectView], vpa: ObjectView, replicas_of: ReplicasOf, config: UpdateConfig
 ) -> Group | None:
     if not creator.kind and own_selector(vpa) is not None:
         pending = sum(phase_of(pod) == "Pending" for pod in replicas)
@@ -108,6 +108,6 @@ def _group(
     )
 
 
-def required_replicas(vpa: ObjectView, config: Config) -> int:
+def required_replicas(vpa: ObjectView, config: UpdateConfig) -> int:
     own = ((vpa.get("spec") or {}).get("updatePolicy") or {}).get("minReplicas")
     return config.min_replicas if own is None else int(own)

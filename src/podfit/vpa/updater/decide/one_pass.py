@@ -16,7 +16,7 @@ from podfit.vpa.model.objects.matching import SelectorOf, TopmostOf, by_target, 
 from podfit.vpa.model.objects.policy import EVICTING_MODES, IN_PLACE_MODES, has_boost, update_mode
 from podfit.vpa.model.times import Seconds
 from podfit.vpa.updater.decide.actions import NOTHING_TO_DO, Evict, Resize, expired_boosts, resize
-from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.config import UpdateConfig
 from podfit.vpa.updater.decide.groups import ReplicasOf
 from podfit.vpa.updater.decide.priority import candidates
 from podfit.vpa.updater.decide.restriction import Attempts, Decision, Restriction
@@ -44,7 +44,7 @@ class ClusterView:
 
 
 @dataclass(slots=True)
-class Report:
+class PassReport:
     """The result of a pass, for metrics and explanations: pods by autoscaler, and failures."""
 
     controlled: list[tuple[ObjectView, list[ObjectView]]] = field(default_factory=list)
@@ -59,11 +59,11 @@ class Report:
 
 
 def update_pass(
-    world: ClusterView, attempts: Attempts, config: Config, now: Seconds, clock: Seconds
-) -> Generator[Action, Result, Report]:
+    world: ClusterView, attempts: Attempts, config: UpdateConfig, now: Seconds, clock: Seconds
+) -> Generator[Action, Result, PassReport]:
     """Runs a pass. `now` determines the age of pods, `clock` measures resize timeouts (they differ only in
     simulations)."""
-    report = Report(controlled=controlled_pods(world))
+    report = PassReport(controlled=controlled_pods(world))
     attempts.forget((pod for _, pods in report.controlled for pod in pods), config)
     for vpa, pods in report.controlled:
         namespace = (vpa.get("metadata") or {}).get("namespace") or ""
@@ -93,11 +93,11 @@ class _Pass:
 
     vpa: ObjectView
     restriction: Restriction
-    config: Config
+    config: UpdateConfig
     bounds: NamespaceBounds
     now: Seconds
     clock: Seconds
-    report: Report
+    report: PassReport
 
     def run(self, pods: list[ObjectView]) -> Generator[Action, Result, None]:
         if self.config.gate("CPUStartupBoost") and has_boost(self.vpa):

@@ -14,7 +14,7 @@ from podfit.vpa.model.objects.pods import ResourceList, annotations_of, containe
 from podfit.vpa.model.objects.policy import container_policy, scaling_off, update_mode
 from podfit.vpa.model.objects.recommended import Recommended
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
-from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.config import UpdateConfig
 
 OBSERVED = "vpaObservedContainers"
 MOST = 2**63 - 1
@@ -74,7 +74,7 @@ def priority_of(pod: ObjectView, recommended: Iterable[Recommended]) -> Priority
     return Priority(outside, up, difference)
 
 
-def quick_oom(pod: ObjectView, vpa: ObjectView, config: Config) -> bool:
+def quick_oom(pod: ObjectView, vpa: ObjectView, config: UpdateConfig) -> bool:
     """Whether a scaled container ran out of memory soon after its start."""
     observed = observed_containers(pod)
     policy = (vpa.get("spec") or {}).get("updatePolicy") or {}
@@ -93,7 +93,7 @@ def quick_oom(pod: ObjectView, vpa: ObjectView, config: Config) -> bool:
     return False
 
 
-def worth_updating(pod: ObjectView, vpa: ObjectView, priority: Priority, now: Seconds, config: Config) -> bool:
+def worth_updating(pod: ObjectView, vpa: ObjectView, priority: Priority, now: Seconds, config: UpdateConfig) -> bool:
     oomed = quick_oom(pod, vpa, config)
     if not priority.outside_range and not oomed:
         started = from_rfc3339((pod.get("status") or {}).get("startTime"))
@@ -109,7 +109,7 @@ def candidates(
     pods: Iterable[ObjectView],
     vpa: ObjectView,
     now: Seconds,
-    config: Config,
+    config: UpdateConfig,
     bounds: NamespaceBounds = NO_BOUNDS,
     infeasible: Mapping[str, ObjectView] | None = None,
     easing: Collection[str] = (),

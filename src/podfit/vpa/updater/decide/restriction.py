@@ -10,7 +10,7 @@ from podfit.api.objects import ObjectView
 from podfit.vpa.model.objects.pods import containers, phase_of, resource_list
 from podfit.vpa.model.objects.policy import container_recommendations, recommendation, update_mode
 from podfit.vpa.model.times import Seconds
-from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.config import UpdateConfig
 from podfit.vpa.updater.decide.groups import Group, PodId, ReplicasOf, grouped, pod_id
 from podfit.vpa.updater.decide.priority import lower_than
 from podfit.vpa.updater.decide.resizing import ResizeStatus, is_resizing, resize_status
@@ -34,7 +34,7 @@ class Attempts:
     easing: set[str] = field(default_factory=set)
     """Pods (by UID) that were lowered only part of the way to their target."""
 
-    def forget(self, pods: Iterable[ObjectView], config: Config) -> None:
+    def forget(self, pods: Iterable[ObjectView], config: UpdateConfig) -> None:
         """Drops records of deleted pods and, if configured, of completed resizes."""
         alive = list(pods)
         uids = {(pod.get("metadata") or {}).get("uid") for pod in alive}
@@ -49,7 +49,12 @@ class Restriction:
     """The budgets of one autoscaler's pods for one pass."""
 
     def __init__(
-        self, pods: Iterable[ObjectView], vpa: ObjectView, replicas_of: ReplicasOf, config: Config, attempts: Attempts
+        self,
+        pods: Iterable[ObjectView],
+        vpa: ObjectView,
+        replicas_of: ReplicasOf,
+        config: UpdateConfig,
+        attempts: Attempts,
     ) -> None:
         self.vpa = vpa
         self.config = config

@@ -16,7 +16,7 @@ from podfit.vpa.model.objects.recommended import Recommended
 from podfit.vpa.model.room import amount, shown
 from podfit.vpa.model.similar import from_similar
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
-from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.config import UpdateConfig
 from podfit.vpa.updater.decide.groups import required_replicas
 from podfit.vpa.updater.decide.priority import Candidate, meets_requirements, priority_of, worth_updating
 from podfit.vpa.updater.decide.resizing import ResizeStatus, resize_status
@@ -33,7 +33,12 @@ class WhyNot(NamedTuple):
 
 
 def why_not(
-    pod: ObjectView, vpa: ObjectView, restriction: Restriction, now: Seconds, config: Config, bounds: NamespaceBounds
+    pod: ObjectView,
+    vpa: ObjectView,
+    restriction: Restriction,
+    now: Seconds,
+    config: UpdateConfig,
+    bounds: NamespaceBounds,
 ) -> WhyNot:
     mode = update_mode(vpa)
     if mode not in EVICTING_MODES:
@@ -55,7 +60,9 @@ def why_not(
     return unneeded if unneeded is not None else _restricted(pod, vpa, restriction, config)
 
 
-def _unneeded(pod: ObjectView, vpa: ObjectView, now: Seconds, config: Config, bounds: NamespaceBounds) -> WhyNot | None:
+def _unneeded(
+    pod: ObjectView, vpa: ObjectView, now: Seconds, config: UpdateConfig, bounds: NamespaceBounds
+) -> WhyNot | None:
     capped = capped_for_pod(vpa, pod, bounds)
     entries = capped[0] if capped else []
     if not entries:
@@ -122,7 +129,7 @@ def _within_bounds(pod: ObjectView, entries: list[Recommended], started: Seconds
     return f"{words}; it is changed to its target when it has run {least / 3600:g} h, in {left / 3600:.1f} h"
 
 
-def _restricted(pod: ObjectView, vpa: ObjectView, restriction: Restriction, config: Config) -> WhyNot:
+def _restricted(pod: ObjectView, vpa: ObjectView, restriction: Restriction, config: UpdateConfig) -> WhyNot:
     group = restriction.group_of(pod)
     if group is None:
         needed = required_replicas(vpa, config)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podfit.agent.cpus.decide.assign import INIT, MAIN, SIDECAR, Claim, Short, assign, claims, whole_cpus
+from podfit.agent.cpus.decide.assign import INIT, MAIN, SIDECAR, CpuClaim, Short, assign, claims, whole_cpus
 from podfit.agent.cpus.decide.sets import NO_CPUS, parse, text
 from podfit.agent.cpus.decide.topology import regular
 from podfit.api.resize.states import desired_of
@@ -20,7 +20,7 @@ def container(name: str, cpu: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "resources": {"requests": size, "limits": size}, **more}
 
 
-def assigned(wanted: list[Claim], held: dict[str, str] | None = None, free: str = "0-7", **applied: str) -> Any:
+def assigned(wanted: list[CpuClaim], held: dict[str, str] | None = None, free: str = "0-7", **applied: str) -> Any:
     before = {name: parse(cpus) for name, cpus in (held or {}).items()}
     taken = NO_CPUS.union(*before.values())
     on = {name: parse(cpus) for name, cpus in applied.items()}
@@ -52,31 +52,31 @@ def test_a_fraction_counts_as_none() -> None:
 
 
 def test_a_container_whose_number_stays_keeps_its_cpus() -> None:
-    assert assigned([Claim("a", 2)], {"a": "3,6"}) == {"a": "3,6"}
+    assert assigned([CpuClaim("a", 2)], {"a": "3,6"}) == {"a": "3,6"}
 
 
 def test_a_container_that_shrinks_keeps_those_it_runs_on() -> None:
-    assert assigned([Claim("a", 2)], {"a": "0-1,4-5"}, a="1,5") == {"a": "1,5"}
+    assert assigned([CpuClaim("a", 2)], {"a": "0-1,4-5"}, a="1,5") == {"a": "1,5"}
 
 
 def test_one_container_gets_what_another_of_its_pod_gives_back() -> None:
-    found = assigned([Claim("a", 6), Claim("b", 2)], {"a": "0-3", "b": "4-7"})
+    found = assigned([CpuClaim("a", 6), CpuClaim("b", 2)], {"a": "0-3", "b": "4-7"})
     assert len(parse(found["b"])) == 2 and parse(found["b"]) <= parse("4-7")
     assert parse(found["a"]) | parse(found["b"]) == ALL
 
 
 def test_too_few_cpus_are_counted() -> None:
-    short = assigned([Claim("a", 3)], free="0-1")
+    short = assigned([CpuClaim("a", 3)], free="0-1")
     assert short == Short(3, 2)
     assert short.message == "not enough cpus available to satisfy request: requested=3, available=2"
 
 
 def test_an_init_container_uses_the_cpus_of_containers_that_start_later() -> None:
-    found = assigned([Claim("i", 2, INIT), Claim("m", 2)])
+    found = assigned([CpuClaim("i", 2, INIT), CpuClaim("m", 2)])
     assert found["i"] == found["m"]
 
 
 def test_a_sidecar_shares_its_cpus_with_nothing_that_starts_after_it() -> None:
-    found = assigned([Claim("s", 2, SIDECAR), Claim("i", 2, INIT), Claim("m", 2)])
+    found = assigned([CpuClaim("s", 2, SIDECAR), CpuClaim("i", 2, INIT), CpuClaim("m", 2)])
     assert not parse(found["s"]) & (parse(found["i"]) | parse(found["m"]))
     assert found["i"] == found["m"]

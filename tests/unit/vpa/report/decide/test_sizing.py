@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from podfit.vpa.recommender.decide.histograms.estimate import Estimate
-from podfit.vpa.report.decide.sizing import MI, Bounds, ContainerSizes, Sizing, risks, rounded, sized
+from podfit.vpa.report.decide.sizing import MI, ContainerSizes, SizeBounds, Sizing, risks, rounded, sized
 from podfit.vpa.report.usage.evidence import PROMETHEUS, Evidence
 from podfit.vpa.runtimes.heaps import Heap
 
@@ -19,7 +19,7 @@ def evidence(cpu: int | None = 100, memory: int | None = 100 * MI, **more: Any) 
 
 
 def fit(now: ContainerSizes, given: Evidence | None = None, heap: Heap | None = None, **bounds: Any) -> Sizing:
-    return sized(now, given or evidence(), heap, Bounds(**bounds))
+    return sized(now, given or evidence(), heap, SizeBounds(**bounds))
 
 
 def test_requests_are_the_target_and_no_limit_is_made_up() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.autoscalers import vpa
 
-from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.config import UpdateConfig
 
 
 @pytest.mark.parametrize(
@@ -13,9 +13,9 @@ from podfit.vpa.updater.decide.config import Config
     [("InPlace", {}, False), ("InPlace", {"InPlace": True}, True), ("InPlaceOrRecreate", {}, True), ("Auto", {}, True)],
 )
 def test_only_mode_in_place_needs_its_gate(mode: str, gates: dict[str, bool], allowed: bool) -> None:
-    assert Config(gates=gates).in_place_allowed(vpa(mode=mode)) is allowed
+    assert UpdateConfig(gates=gates).in_place_allowed(vpa(mode=mode)) is allowed
 
 
 def test_an_unnamed_gate_is_off() -> None:
-    assert not Config().gate("CPUStartupBoost")
-    assert Config(gates={"CPUStartupBoost": True}).gate("CPUStartupBoost")
+    assert not UpdateConfig().gate("CPUStartupBoost")
+    assert UpdateConfig(gates={"CPUStartupBoost": True}).gate("CPUStartupBoost")

@@ -6,7 +6,7 @@ import pytest
 from tests.support.autoscalers import DEFERRED, pod, vpa
 
 from podfit.api.objects import Object
-from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.config import UpdateConfig
 from podfit.vpa.updater.decide.groups import Group, creator_of, grouped, required_replicas
 
 
@@ -14,8 +14,10 @@ def pods(count: int) -> list[Object]:
     return [pod(f"p{number}") for number in range(count)]
 
 
-def group(replicas: list[Object], configured: int | None, config: Config | None = None, **spec: object) -> Group | None:
-    groups, _ = grouped(replicas, vpa(**spec), lambda _: configured, config or Config())
+def group(
+    replicas: list[Object], configured: int | None, config: UpdateConfig | None = None, **spec: object
+) -> Group | None:
+    groups, _ = grouped(replicas, vpa(**spec), lambda _: configured, config or UpdateConfig())
     return groups.get(creator_of(replicas[0]))
 
 
@@ -50,7 +52,7 @@ def test_a_controller_with_too_few_replicas_is_not_changed() -> None:
 
 
 def test_too_few_replicas_may_be_resized_where_the_disruption_budget_is_skipped() -> None:
-    made = group(pods(1), 1, Config(in_place_skip_disruption_budget=True))
+    made = group(pods(1), 1, UpdateConfig(in_place_skip_disruption_budget=True))
     assert made is not None and made.below_minimum
 
 
@@ -59,8 +61,8 @@ def test_a_controller_that_cannot_be_read_is_not_changed() -> None:
 
 
 def test_the_autoscalers_own_minimum_wins() -> None:
-    assert required_replicas(vpa(), Config(min_replicas=3)) == 3
-    assert required_replicas(vpa(updatePolicy={"minReplicas": 0}), Config(min_replicas=3)) == 0
+    assert required_replicas(vpa(), UpdateConfig(min_replicas=3)) == 3
+    assert required_replicas(vpa(updatePolicy={"minReplicas": 0}), UpdateConfig(min_replicas=3)) == 0
 
 
 def test_pods_without_a_controller_are_not_recreated() -> None:

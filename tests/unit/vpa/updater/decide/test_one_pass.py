@@ -8,8 +8,8 @@ from podfit.api.objects import Object
 from podfit.api.selectors import LabelSelector
 from podfit.vpa.model.objects.matching import Target
 from podfit.vpa.updater.decide.actions import Evict, Resize
-from podfit.vpa.updater.decide.config import Config
-from podfit.vpa.updater.decide.one_pass import Action, ClusterView, Report, controlled_pods, update_pass
+from podfit.vpa.updater.decide.config import UpdateConfig
+from podfit.vpa.updater.decide.one_pass import Action, ClusterView, PassReport, controlled_pods, update_pass
 from podfit.vpa.updater.decide.restriction import Attempts
 
 EVERYTHING = LabelSelector.parse("")
@@ -26,9 +26,11 @@ def replicas(count: int) -> list[Object]:
     return [pod(f"p{number}", container(requests={"cpu": "100m"})) for number in range(count)]
 
 
-def run(seen: ClusterView, *outcomes: str | None, config: Config | None = None) -> tuple[list[Action], Report]:
+def run(
+    seen: ClusterView, *outcomes: str | None, config: UpdateConfig | None = None
+) -> tuple[list[Action], PassReport]:
     """The actions of a pass whose first actions have these `outcomes`, and whose others succeed."""
-    steps, sent, results = update_pass(seen, Attempts(), config or Config(), START_S, START_S), [], list(outcomes)
+    steps, sent, results = update_pass(seen, Attempts(), config or UpdateConfig(), START_S, START_S), [], list(outcomes)
     try:
         action = next(steps)
         while True:
@@ -64,7 +66,7 @@ def test_a_refused_resize_becomes_an_eviction() -> None:
 
 
 def test_in_mode_in_place_nothing_is_evicted() -> None:
-    config = Config(gates={"InPlace": True})
+    config = UpdateConfig(gates={"InPlace": True})
     sent, report = run(world(vpa(FAR, mode="InPlace"), replicas(4)), "no room", "no room", config=config)
     assert {type(action) for action in sent} == {Resize}
     assert report.evicted == []

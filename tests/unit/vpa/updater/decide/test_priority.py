@@ -6,7 +6,7 @@ import pytest
 from tests.support.autoscalers import START_S, container, oom, pod, recommended, vpa
 
 from podfit.api.objects import Object
-from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.config import UpdateConfig
 from podfit.vpa.updater.decide.priority import Priority, candidates, lower_than, observed_containers, quick_oom
 
 DAY_S = 24 * 3600.0
@@ -17,7 +17,9 @@ def requesting(name: str, cpu: str) -> Object:
 
 
 def chosen(scaler: Object, *pods: Object, later_s: float = 60.0) -> list[str]:
-    return [candidate.pod["metadata"]["name"] for candidate in candidates(pods, scaler, START_S + later_s, Config())]
+    return [
+        candidate.pod["metadata"]["name"] for candidate in candidates(pods, scaler, START_S + later_s, UpdateConfig())
+    ]
 
 
 BOUNDED = recommended(target={"cpu": "1"}, lower={"cpu": "500m"}, upper={"cpu": "2"})
@@ -35,7 +37,7 @@ def test_pods_that_must_grow_come_first_then_those_furthest_from_their_target() 
 
 
 def test_a_resource_without_request_is_beyond_the_bounds() -> None:
-    [found] = candidates([pod("p", {"name": "app"})], vpa(BOUNDED), START_S, Config())
+    [found] = candidates([pod("p", {"name": "app"})], vpa(BOUNDED), START_S, UpdateConfig())
     assert found.priority == Priority(True, True, 999.0)
 
 
@@ -52,13 +54,13 @@ def test_the_note_of_observed_containers_is_read_or_left(text: str | None, names
 
 @pytest.mark.parametrize(("lived_s", "quick"), [(599, True), (600, False)])
 def test_memory_that_runs_out_soon_after_the_start_is_quick(lived_s: int, quick: bool) -> None:
-    assert quick_oom(pod(statuses=[oom(lived_s=lived_s)]), vpa(), Config()) is quick
+    assert quick_oom(pod(statuses=[oom(lived_s=lived_s)]), vpa(), UpdateConfig()) is quick
 
 
 def test_the_autoscalers_own_threshold_of_quick_needs_its_gate() -> None:
     scaler, killed = vpa(updatePolicy={"evictAfterOOMSeconds": 5}), pod(statuses=[oom(lived_s=10)])
-    assert quick_oom(killed, scaler, Config())
-    assert not quick_oom(killed, scaler, Config(gates={"PerVPAConfig": True}))
+    assert quick_oom(killed, scaler, UpdateConfig())
+    assert not quick_oom(killed, scaler, UpdateConfig(gates={"PerVPAConfig": True}))
 
 
 def test_a_restart_that_changes_nothing_does_not_help_a_pod_out_of_memory() -> None:
@@ -71,7 +73,7 @@ def test_after_an_infeasible_resize_only_less_is_retried() -> None:
     less = recommended(target={"cpu": "900m"}, lower={"cpu": "500m"})
     for entry, count in ((BOUNDED, 0), (less, 1)):
         scaler = vpa(entry, mode="InPlace")
-        found = candidates([requesting("p", "100m")], scaler, START_S, Config(), infeasible=tried)
+        found = candidates([requesting("p", "100m")], scaler, START_S, UpdateConfig(), infeasible=tried)
         assert len(found) == count
 
 

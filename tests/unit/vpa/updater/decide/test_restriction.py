@@ -6,28 +6,28 @@ import pytest
 from tests.support.autoscalers import DEFERRED, IN_PROGRESS, INFEASIBLE, container, pod, recommended, vpa
 
 from podfit.api.objects import Object
-from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.config import UpdateConfig
 from podfit.vpa.updater.decide.restriction import Attempts, Decision, Restriction
 
 OTHERS = [pod("b"), pod("c"), pod("d")]
-GATED = Config(gates={"InPlace": True})
+GATED = UpdateConfig(gates={"InPlace": True})
 
 
 def restriction(
-    obj: Object, attempts: Attempts | None = None, config: Config | None = None, mode: str = "InPlaceOrRecreate"
+    obj: Object, attempts: Attempts | None = None, config: UpdateConfig | None = None, mode: str = "InPlaceOrRecreate"
 ) -> Restriction:
     scaler = vpa(recommended(), mode=mode)
-    return Restriction([obj, *OTHERS], scaler, lambda _: 4, config or Config(), attempts or Attempts())
+    return Restriction([obj, *OTHERS], scaler, lambda _: 4, config or UpdateConfig(), attempts or Attempts())
 
 
-def decide(obj: Object, attempts: Attempts, config: Config, clock: float) -> Decision:
+def decide(obj: Object, attempts: Attempts, config: UpdateConfig, clock: float) -> Decision:
     attempts.forget([obj, *OTHERS], config)
     return restriction(obj, attempts, config).can_resize(obj, clock)
 
 
 @pytest.mark.parametrize(("per_attempt", "expected"), [(False, Decision.EVICT), (True, Decision.DEFERRED)])
 def test_second_deferral_waits_again_when_timeouts_count_per_attempt(per_attempt: bool, expected: Decision) -> None:
-    config, attempts = Config(timeouts_per_attempt=per_attempt), Attempts()
+    config, attempts = UpdateConfig(timeouts_per_attempt=per_attempt), Attempts()
     assert decide(pod("a", conditions=[DEFERRED]), attempts, config, 0) is Decision.DEFERRED
     assert decide(pod("a"), attempts, config, 100) is Decision.APPROVED
     assert decide(pod("a", conditions=[DEFERRED]), attempts, config, 10_000) is expected
@@ -35,7 +35,7 @@ def test_second_deferral_waits_again_when_timeouts_count_per_attempt(per_attempt
 
 def test_infeasible_attempts_of_pods_that_are_gone_are_dropped() -> None:
     attempts = Attempts(infeasible={"uid-a": {}, "gone": {}})
-    attempts.forget([pod("a")], Config())
+    attempts.forget([pod("a")], UpdateConfig())
     assert set(attempts.infeasible) == {"uid-a"}
 
 
@@ -87,7 +87,7 @@ def test_the_budget_is_skipped_only_for_resizes_that_restart_nothing() -> None:
     policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
     plain, restarting = pod("a"), pod("a", container(resizePolicy=policy))
     for item, expected in ((plain, Decision.APPROVED), (restarting, Decision.DEFERRED)):
-        made = restriction(item, config=Config(in_place_skip_disruption_budget=True))
+        made = restriction(item, config=UpdateConfig(in_place_skip_disruption_budget=True))
         for other in OTHERS:
             made.count_resize(other)
         assert made.can_resize(item, 0) is expected

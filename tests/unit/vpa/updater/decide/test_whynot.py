@@ -8,7 +8,7 @@ from tests.support.autoscalers import DEFERRED, START_S, container, pod, recomme
 from podfit.api.objects import Object
 from podfit.vpa.model.fitting.capping import capped_for_pod
 from podfit.vpa.model.fitting.limitranges import NO_BOUNDS
-from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.config import UpdateConfig
 from podfit.vpa.updater.decide.restriction import Attempts, Restriction
 from podfit.vpa.updater.decide.whynot import TOO_FEW, WhyNot, sizes_of, too_few, why_not
 
@@ -21,10 +21,10 @@ def expect_reason(
     reason: str, scaler: Object, obj: Object, replicas: int = 4, later_s: float = 60, used: int = 0
 ) -> WhyNot:
     pods = [obj, *(pod(f"other{number}") for number in range(replicas - 1))]
-    restriction = Restriction(pods, scaler, lambda _: replicas, Config(), Attempts())
+    restriction = Restriction(pods, scaler, lambda _: replicas, UpdateConfig(), Attempts())
     for other in pods[1 : used + 1]:
         restriction.count_eviction(other)
-    found = why_not(obj, scaler, restriction, START_S + later_s, Config(), NO_BOUNDS)
+    found = why_not(obj, scaler, restriction, START_S + later_s, UpdateConfig(), NO_BOUNDS)
     assert found.reason == reason
     return found
 

@@ -31,7 +31,7 @@ STOP_S = 120.0
 """The time that a runtime may take to kill a container, in addition to the grace period."""
 
 
-class Containers:
+class CriContainers:
     def __init__(self, inventory: Inventory, subpaths: SubPaths) -> None:
         self._inventory, self._subpaths = inventory, subpaths
 

@@ -26,7 +26,7 @@ REMOVED_AT_ONCE = 8
 GONE = "NOT_FOUND"
 
 
-class Sandboxes:
+class CriSandboxes:
     def __init__(self, inventory: Inventory, subpaths: SubPaths) -> None:
         self._inventory, self._subpaths = inventory, subpaths
 

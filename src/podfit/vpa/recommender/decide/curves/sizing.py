@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from podfit.vpa.policies.base import CPU, RESOURCES, Costs, InvalidSizes, Policy, Series, sizes_of
+from podfit.vpa.policies.base import CPU, RESOURCES, Costs, InvalidSizes, Policy, UsageSeries, sizes_of
 from podfit.vpa.policies.quality import Quality, qualities_of
 from podfit.vpa.recommender.decide.curves.curves import HOUR, SLOT_S, Curves
 from podfit.vpa.recommender.decide.fleet.arena import Ints
@@ -61,7 +61,7 @@ def _run(
         rows = waiting.pop()
         runs += 1
         try:
-            answers = [_sizes(policy, Series(usage[name][rows], SLOT_S, name), costs) for name in RESOURCES]
+            answers = [_sizes(policy, UsageSeries(usage[name][rows], SLOT_S, name), costs) for name in RESOURCES]
         except Exception as error:
             if len(rows) > 1 and runs < MOST_RUNS:
                 waiting += [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
@@ -75,7 +75,7 @@ def _run(
 Answer = tuple[NDArray[np.float64], list[Quality], NDArray[np.bool_]]
 
 
-def _sizes(policy: Policy, series: Series, costs: Costs) -> Answer:
+def _sizes(policy: Policy, series: UsageSeries, costs: Costs) -> Answer:
     sizes = sizes_of(policy, series, costs)
     late = np.isfinite(series.usage[:, : max(0, series.usage.shape[1] - UNSIZED_SLOTS)]).any(1)
     return sizes[:, -1].astype(np.float64), qualities_of(series, sizes), np.asarray(late)

@@ -28,7 +28,7 @@ SUSTAINED_S = 240.0
 MOST_SAMPLES = 2048
 
 
-class Sample(NamedTuple):
+class LimitSample(NamedTuple):
     """One container's usage in millicores, its limit, and its request (its limit if it has no request)."""
 
     handle: int
@@ -73,7 +73,7 @@ class Starved:
     used_up: bool = False
     """Whether a limit was ever used up."""
 
-    def note(self, sample: Sample) -> None:
+    def note(self, sample: LimitSample) -> None:
         self.newest = max(self.newest, sample.instant)
         if sample.at_limit or sample.throttled:
             self.last_starved = max(self.last_starved, sample.instant)
@@ -86,14 +86,14 @@ class Starved:
             self.lately.popleft()
         self._note_bursts(sample)
 
-    def _put(self, states: dict[int, Since], sample: Sample, millicores: int) -> None:
+    def _put(self, states: dict[int, Since], sample: LimitSample, millicores: int) -> None:
         known = states.pop(sample.handle, None)
         if millicores:
             states[sample.handle] = Since(millicores, known.since if known else sample.instant, sample.instant)
         for old in [key for key, found in states.items() if self.newest - found.last > GAP_S]:
             del states[old]
 
-    def _note_bursts(self, sample: Sample) -> None:
+    def _note_bursts(self, sample: LimitSample) -> None:
         self.too_little = max(self.too_little, self.bursts())
         if self.sufficed <= self.too_little:
             self.sufficed = 0
@@ -142,7 +142,7 @@ class Starvation:
         self._config = config
         self._in: dict[str, dict[AggregateKey, Starved]] = {}
 
-    def note(self, key: AggregateKey, sample: Sample) -> bool:
+    def note(self, key: AggregateKey, sample: LimitSample) -> bool:
         """Records a sample; returns whether the aggregate has to be tracked."""
         known = self._in.get(key.namespace, {}).get(key)
         if known is None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tests.support.autoscalers import vpa
 
 from podfit.api.selectors import LabelSelector
-from podfit.vpa.policies.base import Costs, Series
+from podfit.vpa.policies.base import Costs, UsageSeries
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.curves.curves import DAY, HOUR, SLOT_S
 from podfit.vpa.recommender.decide.curves.live import NAMES, LivePolicies
@@ -27,7 +27,7 @@ class Counting:
     def __init__(self, fails: bool = False) -> None:
         self.asked, self._fails = 0, fails
 
-    def sizes(self, series: Series, costs: Costs) -> NDArray[np.floating]:
+    def sizes(self, series: UsageSeries, costs: Costs) -> NDArray[np.floating]:
         self.asked += series.resource == "cpu"
         if self._fails:
             raise ValueError("broken")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from podfit.vpa.policies.base import Costs, Series
+from podfit.vpa.policies.base import Costs, UsageSeries
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.curves.curves import DAY, SLOT_S, CurveKey, Curves
 from podfit.vpa.recommender.decide.curves.sizing import PolicySizes, sized
@@ -22,10 +22,10 @@ class Given:
 
     name = "given"
 
-    def __init__(self, answer: Callable[[Series], Sizes]) -> None:
+    def __init__(self, answer: Callable[[UsageSeries], Sizes]) -> None:
         self._answer = answer
 
-    def sizes(self, series: Series, costs: Costs) -> Sizes:
+    def sizes(self, series: UsageSeries, costs: Costs) -> Sizes:
         return self._answer(series)
 
 
@@ -43,13 +43,13 @@ def curves(*millicores: int) -> Curves:
     return made
 
 
-def run(made: Curves, answer: Callable[[Series], Sizes]) -> list[PolicySizes]:
+def run(made: Curves, answer: Callable[[UsageSeries], Sizes]) -> list[PolicySizes]:
     wanted = np.array(sorted(made.numbers.values()), np.int64)
     found = sized(made, Given(answer), wanted, FIRST + DAY, Costs())
     return [found[number] for number in wanted.tolist()]
 
 
-def twice(series: Series) -> Sizes:
+def twice(series: UsageSeries) -> Sizes:
     """Twice the highest usage of the container, from the first sample on."""
     return np.repeat(2 * np.nanmax(series.usage, axis=1, keepdims=True), series.usage.shape[1], axis=1)
 
@@ -61,7 +61,7 @@ def test_the_size_in_force_is_that_after_the_last_sample() -> None:
 
 
 def test_a_container_on_which_a_policy_fails_costs_the_others_nothing() -> None:
-    def fails(series: Series) -> Sizes:
+    def fails(series: UsageSeries) -> Sizes:
         if series.resource == "cpu" and (series.usage > 0.3).any():
             raise ZeroDivisionError("no such luck")
         return twice(series)
@@ -72,10 +72,10 @@ def test_a_container_on_which_a_policy_fails_costs_the_others_nothing() -> None:
 
 
 def test_an_invalid_size_is_named() -> None:
-    def nothing(series: Series) -> Sizes:
+    def nothing(series: UsageSeries) -> Sizes:
         return np.full(series.usage.shape, np.nan)
 
-    def absurd(series: Series) -> Sizes:
+    def absurd(series: UsageSeries) -> Sizes:
         return np.full(series.usage.shape, 1e7 if series.resource == "cpu" else 1e9)
 
     assert run(curves(100), nothing)[0].failed == "policy given returned no size of cpu"

@@ -12,8 +12,8 @@ from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.evidence.starvation import (
     GAP_S,
     SUSTAINED_S,
+    LimitSample,
     Need,
-    Sample,
     Starvation,
     Starved,
     raised,
@@ -25,19 +25,19 @@ KEY = AggregateKey("ns", "app", "app=web")
 SIZE = Estimate({"cpu": 100, "memory": 5}, {"cpu": 50, "memory": 4}, {"cpu": 200, "memory": 6})
 
 
-def at_limit(instant: float, limit: int = 200, handle: int = 0) -> Sample:
-    return Sample(handle, instant, limit, limit, limit, at_limit=True)
+def at_limit(instant: float, limit: int = 200, handle: int = 0) -> LimitSample:
+    return LimitSample(handle, instant, limit, limit, limit, at_limit=True)
 
 
-def throttled(instant: float, given: int = 100) -> Sample:
-    return Sample(0, instant, given // 2, 2 * given, given, throttled=True)
+def throttled(instant: float, given: int = 100) -> LimitSample:
+    return LimitSample(0, instant, given // 2, 2 * given, given, throttled=True)
 
 
-def quiet(instant: float, used: int = 50, given: int = 100) -> Sample:
-    return Sample(0, instant, used, 10 * given, given)
+def quiet(instant: float, used: int = 50, given: int = 100) -> LimitSample:
+    return LimitSample(0, instant, used, 10 * given, given)
 
 
-def starved(*samples: Sample) -> Starved:
+def starved(*samples: LimitSample) -> Starved:
     made = Starved()
     for sample in samples:
         made.note(sample)
@@ -67,7 +67,7 @@ def test_only_after_a_while_it_is_sustained() -> None:
 def test_a_container_that_reports_no_more_is_starved_no_longer() -> None:
     one = starved(at_limit(0.0, handle=1), quiet(GAP_S))
     assert one.lower_bound(sustained=False) == 200
-    one.note(Sample(2, GAP_S + 1, 500, 500, 500, at_limit=True))
+    one.note(LimitSample(2, GAP_S + 1, 500, 500, 500, at_limit=True))
     assert one.lower_bound(sustained=False) == 500
 
 
