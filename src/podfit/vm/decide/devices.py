@@ -104,7 +104,7 @@ def grow(missing: int, free_slots: int, room: int, later: int = 0) -> tuple[int,
             return sizes
     raise OutOfSlots(
         f"{missing} MiB more need more memory devices than the {free_slots} free slots of this VM can hold; "
-        "set the pod annotation podfit.dev/vm-slots and recreate the pod"
+        "reduce its memory first, which frees slots, or set the pod annotation podfit.dev/vm-slots and recreate the pod"
     )
 
 

@@ -35,6 +35,9 @@ BIOS, UEFI = "bios", "uefi"
 GROWTH = 4
 MOST_VCPUS = 255
 LEAST_SLOTS, MOST_SLOTS = 16, 255
+SHARED_REGIONS = 32
+"""virtiofsd maps at most so many regions of the guest's memory: each NUMA cell's, one more if boot memory reaches above
+the PCI devices, and each memory device's."""
 MOST_CELLS = 64
 UNIT_MIB = 128
 """The smallest memory device; the maximum is rounded up to a multiple of it."""
@@ -95,16 +98,18 @@ class Layout:
         return Layout(**{**data, "boot": Size(**data["boot"])})
 
 
-def layout_of(size: Size, annotations: Mapping[str, str]) -> Layout:
-    """Raises Invalid for annotations that cannot be honoured."""
+def layout_of(size: Size, annotations: Mapping[str, str], shares_memory: bool = False) -> Layout:
+    """`shares_memory`: the VM has volumes, whose virtiofsd maps its memory. Raises Invalid for annotations that cannot
+    be honoured."""
     cells = _cells(size, annotations)
+    most_slots = max(SHARED_REGIONS - cells - 1, 1) if shares_memory else MOST_SLOTS
     device = _choice(annotations, DEVICE, (DIMM, VIRTIO_MEM))
     max_memory = _max_memory(size, annotations)
     return Layout(
         boot=size,
         max_vcpus=max(_max_vcpus(size, annotations), cells),
         max_memory_mib=max_memory,
-        slots=_number(annotations, SLOTS, 1, MOST_SLOTS, _slots(max_memory - size.memory_mib)),
+        slots=min(_slots(max_memory - size.memory_mib, annotations), most_slots),
         cells=cells,
         node=_node(cells, annotations),
         device=device,
@@ -166,10 +171,11 @@ def _max_memory(size: Size, annotations: Mapping[str, str]) -> int:
     return _rounded(requested)
 
 
-def _slots(growth: int) -> int:
-    """Enough slots to grow by the smallest devices only: the slots of a VM that grows in small steps last until it has
-    its maximum."""
-    return min(max(-(-growth // UNIT_MIB), LEAST_SLOTS), MOST_SLOTS)
+def _slots(growth: int, annotations: Mapping[str, str]) -> int:
+    """By default enough slots to grow by the smallest devices only: the slots of a VM that grows in small steps last
+    until it has its maximum."""
+    enough = min(max(-(-growth // UNIT_MIB), LEAST_SLOTS), MOST_SLOTS)
+    return _number(annotations, SLOTS, 1, MOST_SLOTS, enough)
 
 
 def _rounded(memory: int) -> int:

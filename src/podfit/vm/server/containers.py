@@ -10,9 +10,10 @@ from typing import Any
 
 from podfit.api.pods import machines
 from podfit.cri import api_pb2 as cri
-from podfit.vm.decide.layout import layout_of
+from podfit.vm.decide.layout import Layout, layout_of
 from podfit.vm.decide.refusals import GuestBusy, Invalid
 from podfit.vm.decide.sizes import MIB, Limits, size_of
+from podfit.vm.guest.shares import shares_of
 from podfit.vm.records import CREATED, EXITED, Container, Sandbox
 from podfit.vm.runtime import Runtime
 from podfit.vm.server.answers import (
@@ -55,7 +56,7 @@ class Containers:
 
     def _record(self, sandbox: Sandbox, config: cri.ContainerConfig) -> Container:
         limits = limits_from(config.linux.resources)
-        layout = layout_of(size_of(limits), sandbox.config.annotations)
+        layout = _layout(sandbox, config, limits)
         id = secrets.token_hex(32)
         parent = sandbox.config.linux.cgroup_parent or "/podfit-vm"
         overhead = sandbox.config.linux.overhead.memory_limit_in_bytes // MIB or OVERHEAD_MIB
@@ -138,7 +139,7 @@ class Containers:
         """Redefines a VM that is off, so that it starts with its new size."""
         sandbox = self._runtime.sandbox(container.sandbox_id)
         limits = container.limits.updated(newer)
-        layout = layout_of(size_of(limits), sandbox.config.annotations)
+        layout = _layout(sandbox, container.config, limits)
         container.limits, container.layout = limits, layout
         container.offline_vcpus, container.unused_mib, container.update = 0, 0, None
         await self._runtime.lives.define(sandbox, container)
@@ -150,6 +151,12 @@ class Containers:
         container = self._runtime.container(request.container_id)
         self._runtime.lives.presence(container).console.reopen()
         return cri.ReopenContainerLogResponse()
+
+
+def _layout(sandbox: Sandbox, config: cri.ContainerConfig, limits: Limits) -> Layout:
+    annotations = sandbox.config.annotations
+    shares = shares_of(config.mounts, annotations.get(machines.TOKEN) == "true")
+    return layout_of(size_of(limits), annotations, bool(shares))
 
 
 def _grace_s(annotations: Mapping[str, str]) -> float:

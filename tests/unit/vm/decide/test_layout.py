@@ -48,6 +48,15 @@ def test_numa_cells_are_bounded_by_the_memory_that_the_guest_boots_with() -> Non
         layout_of(Size(1, 64), {CELLS: "9"})
 
 
+@pytest.mark.parametrize(("cells", "slots"), [("1", 30), ("4", 27)])
+def test_a_vm_whose_memory_is_shared_has_no_more_slots_than_virtiofsd_maps(cells: str, slots: int) -> None:
+    large = Size(1, 8192)
+    for chosen in ({CELLS: cells}, {CELLS: cells, SLOTS: "60"}):
+        assert layout_of(large, chosen, shares_memory=True).slots == slots
+    assert layout_of(large, {CELLS: cells, SLOTS: "8"}, shares_memory=True).slots == 8
+    assert layout_of(large, {CELLS: cells}).slots == 192
+
+
 def test_the_vcpus_that_a_guest_may_get_are_bounded_by_the_memory_it_boots_with() -> None:
     small = Size(20, 128)
     assert layout_of(small, {}).max_vcpus == 64
