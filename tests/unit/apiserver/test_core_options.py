@@ -51,3 +51,13 @@ def test_a_grace_period_that_is_no_integer_is_quoted_as_it_was_written(number: s
         delete_options({}, f'{{"gracePeriodSeconds":{number}}}'.encode())
     where = "Go struct field DeleteOptions.gracePeriodSeconds of type int64"
     assert caught.value.message == f"json: cannot unmarshal number {number} into {where}"
+
+
+def test_the_option_for_unreadable_objects_has_a_type_and_no_effect() -> None:
+    name = "ignoreStoreReadErrorWithClusterBreakingPotential"
+    assert delete_options({}, json.dumps({name: True}).encode()) == {}
+    with pytest.raises(ApiError) as caught:
+        delete_options({}, json.dumps({name: "x"}).encode())
+    assert (
+        caught.value.message == f"json: cannot unmarshal string into Go struct field DeleteOptions.{name} of type bool"
+    )

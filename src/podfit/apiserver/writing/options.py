@@ -285,15 +285,18 @@ def _checked_types(options: Object) -> Object:
             raise bad_request(f"json: cannot unmarshal {json_word(stated[name])} into Go struct field {where}")
     if any(not isinstance(word, str) for word in options.get("dryRun", ())):
         raise bad_request("json: cannot unmarshal number into Go struct field DeleteOptions.dryRun of type string")
-    return {name: options[name] for name, _, _ in _TYPES if name in options}
+    return {name: options[name] for name, _, _ in _TYPES if name in options and name != _UNSAFE}
 
 
+_UNSAFE = "ignoreStoreReadErrorWithClusterBreakingPotential"
+"""An option that has no effect while its feature gate is off, as it is by default."""
 _TYPES: tuple[tuple[str, type, str], ...] = (
     ("gracePeriodSeconds", int, "int64"),
     ("preconditions", dict, "v1.Preconditions"),
     ("orphanDependents", bool, "bool"),
     ("propagationPolicy", str, "v1.DeletionPropagation"),
     ("dryRun", list, "[]string"),
+    (_UNSAFE, bool, "bool"),
 )
 
 

@@ -42,9 +42,7 @@ def drop_from_status(status: Object, stored: Object) -> None:
         return
     if not stored.get("nodeAllocatableResourceClaimStatuses"):
         status.pop("nodeAllocatableResourceClaimStatuses", None)
-    if any("volumeStatus" in mount for mount in _mounts(stored)) or not any(
-        "volumeStatus" in mount for mount in _mounts(status)
-    ):
+    if not _has_digests(status) or _has_digests(stored):
         return
     for field in _STATUSES:
         if status.get(field):
@@ -69,10 +67,13 @@ def _lifecycles(spec: Object) -> Iterator[tuple[Object, Object]]:
                 yield container, container["lifecycle"]
 
 
-def _mounts(status: Object) -> Iterator[Object]:
+def _has_digests(status: Object) -> bool:
     for field in _STATUSES:
         for each in status.get(field) or ():
-            yield from each.get("volumeMounts") or ()
+            for mount in each.get("volumeMounts") or ():
+                if "volumeStatus" in mount:
+                    return True
+    return False
 
 
 def _without_digests(status: Object) -> Object:
