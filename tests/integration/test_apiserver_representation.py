@@ -120,7 +120,7 @@ async def test_endpoints_are_deprecated(ask: Asker) -> None:
         (
             "sinceSeconds=1&sinceTime=2020-01-01T00:00:00Z",
             422,
-            ": Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified",
+            "[]: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified",
         ),
         ("stream=Noise", 422, 'stream: Unsupported value: "Noise": supported values: "All", "Stdout", "Stderr"'),
     ],

@@ -126,9 +126,13 @@ class Client:
             raise (refusal(form, error) if form.on_pod else error) from None
         return answer if self.shares else modern_answer(answer)  # type: ignore[no-any-return]
 
-    async def apply(self, kind: Kind, obj: Object, subresource: str = "", force: bool = False) -> Object:
+    async def apply(
+        self, kind: Kind, obj: Object, subresource: str = "", force: bool = False, manager: str = ""
+    ) -> Object:
+        """Applies an object. The field manager is that of the client unless the call names another one."""
         meta = obj["metadata"]
-        query = self._managed({"force": "true"} if force else {})
+        query = {"force": "true"} if force else {}
+        query = {**query, "fieldManager": manager} if manager else self._managed(query)
         path = kind.path(meta.get("namespace", ""), meta["name"], subresource)
         return await self.raw("PATCH", path, query, obj, APPLY)  # type: ignore[no-any-return]
 

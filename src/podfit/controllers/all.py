@@ -24,6 +24,7 @@ from podfit.controllers.protection import (
     VolumeProtectionController,
 )
 from podfit.controllers.quota import QuotaController
+from podfit.controllers.roles import RoleAggregationController
 from podfit.controllers.volumes import VolumePhaseController
 from podfit.controllers.workloads import (
     CronJobController,
@@ -59,6 +60,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     QuotaController,
     ReplicaSetController,
     ReplicationControllerController,
+    RoleAggregationController,
     ServiceRangesController,
     StatefulSetController,
     TaintEvictionController,
@@ -78,6 +80,7 @@ _SPEAKS_AS = {
 
 _ACTS_AS = {
     "certificate-controller": "certificate-controller",
+    "clusterrole-aggregation-controller": "clusterrole-aggregation-controller",
     "cronjob-controller": "cronjob-controller",
     "daemonset-controller": "daemon-set-controller",
     "deployment-controller": "deployment-controller",

@@ -6,6 +6,8 @@ from podfit.api.status import FieldError, field_forbidden, invalid, not_supporte
 from podfit.apiserver.writing.options import Query, first, integer
 
 _STREAMS = ("All", "Stdout", "Stderr")
+_WHOLE = "[]"
+"""How Kubernetes prints an empty path."""
 _POSITIVE = "must be greater than 0"
 
 
@@ -18,12 +20,12 @@ def check_log_options(pod: str, query: Query) -> None:
     if limit is not None and limit < 1:
         errors.append(invalid("limitBytes", limit, _POSITIVE))
     if since is not None and first(query, "sinceTime"):
-        errors.append(field_forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+        errors.append(field_forbidden(_WHOLE, "at most one of `sinceTime` or `sinceSeconds` may be specified"))
     elif since is not None and since < 1:
         errors.append(invalid("sinceSeconds", since, _POSITIVE))
     if stream not in _STREAMS:
         errors.append(not_supported("stream", stream, _STREAMS))
     elif stream != "All" and tail is not None:
-        errors.append(field_forbidden("", "`tailLines` and specific `stream` are mutually exclusive for now"))
+        errors.append(field_forbidden(_WHOLE, "`tailLines` and specific `stream` are mutually exclusive for now"))
     if errors:
         raise unprocessable("PodLogOptions", pod, errors)

@@ -162,7 +162,8 @@ class NodeProxy:
             raise bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")
         node = call.objects.get(NODE, "", name)
         if node is None:
-            raise ApiError(404, "NotFound", f'nodes "{name}" not found', {"name": name, "kind": "nodes"})
+            # Kubernetes names the kind of the request.
+            raise ApiError(404, "NotFound", f'pods "{name}" not found', {"name": name, "kind": "pods"})
         return await self._url("https", *_endpoint_of(node))
 
     async def _forward(

@@ -280,6 +280,15 @@ def _mapping(container: str, resource: str) -> dict[str, Any]:
             ],
         ),
         (
+            {"podIPs": [{"ip": "1.1.1.1"}, {"ip": "x"}]},
+            [
+                'podIPs[1]: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
+                "podIPs: Internal error: failed to check for dual stack with error:invalid IP[1]: x",
+                'podIPs: Invalid value: [{"IP":"1.1.1.1"},{"IP":"x"}]: may specify no more than one IP for each IP '
+                "family",
+            ],
+        ),
+        (
             {"hostIP": "1.1.1.1", "hostIPs": [{"ip": "1.1.1.1"}, {"ip": "1.1.1.1"}]},
             [
                 'hostIPs: Invalid value: [{"IP":"1.1.1.1"},{"IP":"1.1.1.1"}]: may specify no more than one IP for each '
@@ -447,4 +456,14 @@ def test_devices_need_the_users_of_the_node() -> None:
     spec = {"hostUsers": False, "containers": [{"name": "c", "image": "x", "volumeDevices": devices}]}
     assert "spec.containers[0].volumeDevices: Forbidden: when `hostUsers` is false" in [
         str(error) for error in PODS.validate_create(pod(**spec))
+    ]
+
+
+def test_an_empty_probe_is_not_allowed_in_an_ephemeral_container() -> None:
+    debugger = {"name": "d", "image": "x", "terminationMessagePolicy": "File", "imagePullPolicy": "Always"}
+    old = pod()
+    new = {**copy.deepcopy(old)}
+    new["spec"]["ephemeralContainers"] = [{**debugger, "lifecycle": {}, "resources": {}}]
+    assert [str(error) for error in PODS.validate_update(new, old, "ephemeralcontainers")] == [
+        "spec.ephemeralContainers[0].lifecycle: Forbidden: cannot be set for an Ephemeral Container"
     ]

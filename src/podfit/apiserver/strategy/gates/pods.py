@@ -52,7 +52,9 @@ def drop_from_status(status: Object, stored: Object) -> None:
 def _drop_unused(parts: Callable[[Object], Iterator[Object]], name: str, spec: Object, stored: Object) -> None:
     if all(part.get(name) is None for part in parts(stored)):
         for part in parts(spec):
-            part.pop(name, None)
+            # The others may be shared with the stored pod.
+            if part.get(name) is not None:
+                del part[name]
 
 
 def _projected(spec: Object) -> Iterator[Object]:

@@ -6,12 +6,12 @@ from typing import Any
 
 from podfit.api.objects import Object
 from podfit.api.pods.resources import is_sidecar
-from podfit.api.status import duplicate, invalid, not_supported, required
+from podfit.api.status import INTERNAL, FieldError, duplicate, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.text import names
 from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.addresses import strict_ip
-from podfit.apiserver.strategy.checks import IMMUTABLE, Errors, names_valid, same_family_twice
+from podfit.apiserver.strategy.checks import IMMUTABLE, Errors, names_valid, parse_ip, same_family_twice
 from podfit.apiserver.strategy.pod.update import fixed_annotations
 
 _SYSTEM_CONDITIONS = frozenset(("PodScheduled", "Ready", "Initialized"))
@@ -132,7 +132,11 @@ def _addresses(status: Object, before: Object, field: str, single: str, errors: 
     kept = {each.get("ip") for each in before.get(field) or ()}
     for at, text in enumerate(texts):
         strict_ip(text, f"status.{field}[{at}]", errors, kept)
-    if len(texts) > 1 and same_family_twice(texts):
+    unreadable = next((at for at, text in enumerate(texts) if parse_ip(text) is None), None)
+    if len(texts) > 1 and unreadable is not None:
+        detail = f"failed to check for dual stack with error:invalid IP[{unreadable}]: {texts[unreadable]}"
+        errors.append(FieldError(INTERNAL, f"status.{field}", detail))
+    if len(texts) > 1 and (unreadable is not None or same_family_twice(texts)):
         detail = "may specify no more than one IP for each IP family"
         errors.append(invalid(f"status.{field}", [{"IP": text} for text in texts], detail))
 

@@ -32,6 +32,8 @@ _EPHEMERAL_FORBIDDEN = (
     "startupProbe",
     "lifecycle",
 )
+_POINTERS = frozenset(("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"))
+"""Fields that are set even if they are empty."""
 _NO_SIDECAR = "may not be set for init containers without restartPolicy=Always"
 
 
@@ -103,7 +105,7 @@ def ephemeral_containers(listed: list[Object], spec: Object, context: PodRules, 
         if target and target not in others:
             errors.append(field_not_found(f"{here}.targetContainerName", target))
         for field in _EPHEMERAL_FORBIDDEN:
-            if container.get(field):
+            if container.get(field) or (field in _POINTERS and container.get(field) is not None):
                 errors.append(forbidden(f"{here}.{field}", "cannot be set for an Ephemeral Container"))
         for number, mount in enumerate(container.get("volumeMounts") or ()):
             for field in ("subPath", "subPathExpr"):
