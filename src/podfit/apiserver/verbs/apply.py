@@ -99,14 +99,14 @@ class _Translating(_Applier):
         self, call: Call, applied: Object, struct: Struct, options: WriteOptions, write: Write, dialect: Dialect
     ) -> None:
         super().__init__(call, native_configuration(dialect, call.kind, applied), struct, options)
-        self._write, self._dialect, self._applied = write, dialect, applied
+        self._write, self._dialect, self._in_dialect = write, dialect, applied
 
     def merged(self, live: Object | None) -> Object:
         call, dialect = self._call, self._dialect
         made = super().merged(live)
         if call.kind != POD:
             return native(call, dialect, made)
-        laid = overlaid(dialect.show(call.kind, made), self._applied)
+        laid = overlaid(dialect.show(call.kind, made), self._in_dialect)
         submitted = self._write.submitted = self._typed(laid, dialect.struct(call.kind))
         if live is None:
             return made
