@@ -96,6 +96,8 @@ _RECOMMENDER = {
     "secure-service": "The Service through which the API server reaches --secure-address.",
     "secure-url": "The address at which podfit's API server reaches it without a Service.",
     "respect-heap-settings": "Never recommend less memory than the heap settings of JVM, Go, Node.js and .NET require.",
+    "policy-costs": "Prices by which policies choose sizes, separated by commas, such as oom-day=1000,short=2 "
+    "(docs/backtest.md).",
     "shadow-policies": "Policies, separated by commas, that are evaluated on every container in addition to the one "
     "that sizes it; the metrics and `podfit explain vpa` show how they would have performed.",
     "small-group-margin": "A further margin, divided by the number of pods.",

@@ -38,6 +38,7 @@ def test_a_pod_whose_qos_class_would_change_is_left_and_named(qos: str, sent: li
 OPTIONS = {
     "min_cpu": "", "min_memory": "", "max_cpu": "", "max_memory": "", "keep_limits": False, "runtimes": True,
     "selector": "", "kind": "", "names": [], "source": "auto", "prometheus": "", "history": "8d", "sample": "2m",
+    "policy_costs": [],
     "load": 50.0, "rules": True, "price_cpu": 0.0, "price_memory": 0.0, "sort": "waste", "policy": "default",
     "resume": False, "cluster_label": "", "insecure": False, "timeout_s": 120.0, "bearer_token_file": "",
 }  # fmt: skip
@@ -50,12 +51,13 @@ WORKLOADS = [Key("shop", "Deployment", "web"), Key("shop", "StatefulSet", "db"),
         ("selector", "a in (b", "--selector 'a in (b': unable to parse requirement"),
         ("prometheus", "http://127.0.0.1:port", "is an address such as http://localhost:9090"),
         ("prometheus", "http://", "is an address such as http://localhost:9090"),
+        ("policy_costs", ["oom=1"], "--policy-cost 'oom=1': a price is one of oom-day, short"),
         ("max_memory", "0", "--max-memory must be above 0"),
         ("cluster_label", "production", "is a label with its value, such as cluster=production"),
     ],
 )
 def test_an_option_that_cannot_be_read_is_named(
-    option: str, value: str, why: str, capsys: pytest.CaptureFixture[str]
+    option: str, value: object, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises((typer.Exit, click.exceptions.Exit, SystemExit)):
         request_of({**OPTIONS, "prometheus": "http://localhost:9090", option: value}, "default")

@@ -12,6 +12,7 @@ from podfit.cli.backtesting.history import BadHistory, History
 from podfit.vpa.policies.base import CPU, GIB, Costs, Floats, Policy, UsageSeries, sizes_of
 from podfit.vpa.policies.default import Default
 from podfit.vpa.policies.krr import Krr
+from podfit.vpa.policies.prices import PRICES
 from podfit.vpa.policies.quality import Quality, qualities_of, quality_of, total_of
 
 RECREATE, IN_PLACE = "recreate", "in-place"
@@ -135,7 +136,6 @@ def what_if_of(words: list[str]) -> WhatIf:
     """Parses `NAME=VALUE`: bounds, prices, percentile, margin, mode. Raises BadHistory for an unknown name."""
     found = WhatIf(Costs(), {})
     bounds: dict[str, list[float]] = {"cpu": [0.0, float("inf")], "memory": [0.0, float("inf")]}
-    prices = {"oom-day": "oom_day", "short": "short", "burst": "burst", "drop": "drop", "memory-drop": "memory_drop"}
     for word in words:
         name, _, text = word.partition("=")
         if name == "mode":
@@ -147,8 +147,8 @@ def what_if_of(words: list[str]) -> WhatIf:
         side, _, resource = name.partition("-")
         if side in ("min", "max") and resource in bounds:
             bounds[resource][side == "max"] = value
-        elif name in prices:
-            found = replace(found, costs=replace(found.costs, **{prices[name]: value}))
+        elif name in PRICES:
+            found = replace(found, costs=replace(found.costs, **{PRICES[name]: value}))
         elif name == "percentile":
             found = replace(found, percentile=value)
         elif name == "margin":
@@ -156,7 +156,7 @@ def what_if_of(words: list[str]) -> WhatIf:
         else:
             raise BadHistory(
                 f"--what-if {word}: unknown setting {name!r}: it is one of min-cpu, max-cpu, min-memory, max-memory, "
-                f"{', '.join(prices)}, percentile, margin, mode"
+                f"{', '.join(PRICES)}, percentile, margin, mode"
             )
     for resource, (least, most) in bounds.items():
         if least > most:

@@ -17,6 +17,7 @@ from podfit.kit.clock import Clock
 from podfit.vpa.history.base import HistoryUnavailable
 from podfit.vpa.history.queries import PrometheusConfig
 from podfit.vpa.observe.caches import WELL_KNOWN
+from podfit.vpa.policies.base import Costs
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.report.cluster.owners import Owners
 from podfit.vpa.report.cluster.reading import largest_node, read_workloads
@@ -96,6 +97,7 @@ class ReportRequest:
     prices: Prices = field(default_factory=Prices)
     order: str = "waste"
     policy: str = "default"
+    costs: Costs = field(default_factory=Costs)
     cache: Path | None = None
 
 
@@ -120,7 +122,7 @@ class Collector:
             raise NothingKnown(
                 "; ".join([*self._remarks.missing, *self._remarks.notes]) or "no source of usage was found"
             )
-        known, kept = by_policy(known, request.policy)
+        known, kept = by_policy(known, request.policy, request.costs)
         if kept:
             self._remarks.notes.append(
                 f"{kept} containers have the default policy's sizes: their usage over time is not known"

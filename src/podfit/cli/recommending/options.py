@@ -13,6 +13,8 @@ from podfit.cli.printing.output import usage_error
 from podfit.cli.recommending.collecting import Filters, ReportRequest
 from podfit.kit.durations import UNITS_S
 from podfit.vpa.history.queries import PrometheusConfig
+from podfit.vpa.policies.base import Costs
+from podfit.vpa.policies.prices import priced
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.report.decide.findings import Prices, Rules
 from podfit.vpa.report.decide.sizing import RESOURCES, SizeBounds
@@ -51,6 +53,7 @@ def request_of(options: dict[str, Any], namespace: str) -> ReportRequest:
         Prices(options["price_cpu"], options["price_memory"]),
         options["sort"],
         options["policy"],
+        _costs(options["policy_costs"] or ()),
         cache=cache_folder() if options["resume"] else None,
     )
 
@@ -64,6 +67,13 @@ def _amounts(options: dict[str, Any], which: str) -> dict[str, int]:
         }
     except BadAmount as error:
         usage_error(str(error))
+
+
+def _costs(words: Iterable[str]) -> Costs:
+    try:
+        return priced(words)
+    except ValueError as error:
+        usage_error(f"--policy-cost {error}")
 
 
 def _kinds(text: str) -> frozenset[str]:

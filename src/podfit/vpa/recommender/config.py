@@ -13,6 +13,7 @@ from podfit.vpa.flags import BadFlag, namespaces_apart, parse
 from podfit.vpa.history.plugged import check
 from podfit.vpa.history.queries import PrometheusConfig
 from podfit.vpa.leading import check_election
+from podfit.vpa.policies.prices import priced
 from podfit.vpa.recommender.decide.config import SIMILAR_IN, Config
 
 
@@ -58,6 +59,8 @@ class RecommenderConfig:
     """The address at which podfit's API server reaches it without a Service."""
     shadow_policies: tuple[str, ...] = ()
     """Policies that are evaluated on every container beside the one that sizes it."""
+    policy_costs: tuple[str, ...] = ()
+    """The prices by which policies choose, NAME=VALUE; default: those of `Costs`."""
     low_confidence_below: float = 1.0
     """A recommendation is LowConfidence until it is based on this many confidence intervals of samples."""
     plan: bool = False
@@ -91,6 +94,10 @@ def recommender_config(arguments: list[str], default: RecommenderConfig | None =
     if config.model.start_from_similar not in SIMILAR_IN:
         raise BadFlag(f"--start-from-similar must be one of {', '.join(SIMILAR_IN)}")
     _check_shadows(config.shadow_policies)
+    try:
+        priced(config.policy_costs)
+    except ValueError as error:
+        raise BadFlag(f"--policy-costs: {error}") from None
     if config.use_external_metrics and not (
         config.external_metrics_cpu_metric or config.external_metrics_memory_metric
     ):

@@ -27,6 +27,7 @@ from podfit.vpa.model.times import Seconds, from_rfc3339
 from podfit.vpa.observe.caches import Caches
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.targets import Targets
+from podfit.vpa.policies.prices import priced
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.decide.evidence.loans import lent_to
 from podfit.vpa.recommender.decide.evidence.samples import kept_containers, missing_samples, spans_of
@@ -120,7 +121,9 @@ class Recommender:
             lambda vpa, container: "" if self.history.keeps_samples else self.policies.saved(vpa, container),
         )
         self.starvation = Starvation(self.config.model)
-        self.policies = Policies(self.cluster, self.plugin_of, self.config.shadow_policies)
+        self.policies = Policies(
+            self.cluster, self.plugin_of, self.config.shadow_policies, priced(self.config.policy_costs)
+        )
         self.registry.register(PolicyQuality(lambda: self.policies.live.totals()))
         self.passes = 0
         self.past, self.usage = PastLoader(self), UsageLoader(self)

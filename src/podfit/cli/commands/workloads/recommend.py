@@ -80,6 +80,14 @@ def recommend(
         str,
         typer.Option("--policy", help="The sizing policy: default, krr, window, rhythm or auto (docs/backtest.md)."),
     ] = "default",
+    policy_costs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy-cost",
+            metavar="NAME=VALUE",
+            help="A price by which policies choose, such as oom-day=1000; may be repeated (docs/backtest.md).",
+        ),
+    ] = None,
     kind: Annotated[str, typer.Option("--kind", metavar="KIND,…", help="Only workloads of these kinds.")] = "",
     sort: Annotated[str, typer.Option("--sort", help="The order of rows: waste, cpu, memory, risk or name.")] = "waste",
     price_cpu: Annotated[float, typer.Option("--price-cpu", min=0, help="The price of a core per hour.")] = 0.0,

@@ -18,6 +18,7 @@ from podfit.api.objects import Object
 from podfit.vpa.history.base import NONE, Batch
 from podfit.vpa.model.objects.pods import annotations_of
 from podfit.vpa.model.times import Seconds
+from podfit.vpa.policies.base import Costs
 from podfit.vpa.recommender.decide.curves.applying import given_by_policy, with_policy
 from podfit.vpa.recommender.decide.curves.codes import BadCurve
 from podfit.vpa.recommender.decide.curves.curves import slot_of
@@ -34,10 +35,16 @@ log = logging.getLogger(__name__)
 
 
 class Policies:
-    def __init__(self, cluster: ClusterState, plugin_of: Callable[[Vpa], str], shadows: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        cluster: ClusterState,
+        plugin_of: Callable[[Vpa], str],
+        shadows: Sequence[str] = (),
+        costs: Costs | None = None,
+    ) -> None:
         assert cluster.fleet is not None
         self._cluster, self._fleet, self._plugin_of = cluster, cluster.fleet, plugin_of
-        self.live = LivePolicies(cluster.fleet, shadows)
+        self.live = LivePolicies(cluster.fleet, shadows, costs=costs)
         self.problems: dict[VpaId, str] = {}
         """Autoscalers whose policy gives no sizes, and the reason."""
         self._chosen: dict[str, list[Vpa]] = {}
