@@ -52,6 +52,7 @@ WORKLOADS = [Key("shop", "Deployment", "web"), Key("shop", "StatefulSet", "db"),
         ("prometheus", "http://127.0.0.1:port", "is an address such as http://localhost:9090"),
         ("prometheus", "http://", "is an address such as http://localhost:9090"),
         ("policy_costs", ["oom=1"], "--policy-cost 'oom=1': a price is one of oom-day, short"),
+        ("policy", "krr", "--policy-cost: policy krr does not choose by prices"),
         ("max_memory", "0", "--max-memory must be above 0"),
         ("cluster_label", "production", "is a label with its value, such as cluster=production"),
     ],
@@ -59,8 +60,9 @@ WORKLOADS = [Key("shop", "Deployment", "web"), Key("shop", "StatefulSet", "db"),
 def test_an_option_that_cannot_be_read_is_named(
     option: str, value: object, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    given = {**OPTIONS, "prometheus": "http://localhost:9090", "policy": "auto", "policy_costs": ["short=1"]}
     with pytest.raises((typer.Exit, click.exceptions.Exit, SystemExit)):
-        request_of({**OPTIONS, "prometheus": "http://localhost:9090", option: value}, "default")
+        request_of({**given, option: value}, "default")
     assert why in capsys.readouterr().err
 
 

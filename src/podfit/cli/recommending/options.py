@@ -22,6 +22,7 @@ from podfit.vpa.report.usage.saved import cache_folder
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _MOST_HISTORY_S = 90 * 86400.0
+WITHOUT_PRICES = ("default", "krr")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*=.+")
 
 
@@ -53,7 +54,7 @@ def request_of(options: dict[str, Any], namespace: str) -> ReportRequest:
         Prices(options["price_cpu"], options["price_memory"]),
         options["sort"],
         options["policy"],
-        _costs(options["policy_costs"] or ()),
+        _costs(options["policy_costs"] or (), options["policy"]),
         cache=cache_folder() if options["resume"] else None,
     )
 
@@ -69,7 +70,9 @@ def _amounts(options: dict[str, Any], which: str) -> dict[str, int]:
         usage_error(str(error))
 
 
-def _costs(words: Iterable[str]) -> Costs:
+def _costs(words: Iterable[str], policy: str) -> Costs:
+    if words and policy in WITHOUT_PRICES:
+        usage_error(f"--policy-cost: policy {policy} does not choose by prices (--policy)")
     try:
         return priced(words)
     except ValueError as error:
