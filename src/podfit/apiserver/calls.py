@@ -143,7 +143,7 @@ class Call(msgspec.Struct):
             return DialectForm(form, self.parts.edge(self.kind)) if translates and include == "Object" else form
         if self.route.verb != "watch":
             self._expect_shape(accepted.shape)
-        partial = MetadataOnly(accepted.version)
+        partial = MetadataOnly(accepted.version, self.kind)
         return ProtobufForm(partial, partial.api_version, PARTIAL) if accepted.media == PROTOBUF else partial
 
     def _translates(self) -> bool:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from podfit.apiserver.representation.hidden import shown_metadata
 from podfit.apiserver.tables.columns import Elapsed, human_duration, selector_text
 from podfit.apiserver.tables.custom import custom_layout
 from podfit.apiserver.tables.jsonpath import BadPath, find, parse
+from podfit.apiserver.tables.kinds.builtin import LAYOUTS
 from podfit.apiserver.tables.kinds.pods import PODS
 
 NOW = 1_700_000_000.0
@@ -124,3 +126,35 @@ def test_selectors_read_like_queries() -> None:
         "matchExpressions": [{"key": "k", "operator": "In", "values": ["y", "x"]}],
     }
     assert selector_text(selector) == "a=1,b=2,k in (x,y)"
+
+
+def cells(group: str, plural: str, **obj: Any) -> list[Any]:
+    return LAYOUTS[group, plural].cells({"metadata": {"name": "o"}, **obj})
+
+
+@pytest.mark.parametrize(
+    ("conditions", "word"),
+    [
+        ([], "Pending"),
+        (["Failed"], "Pending,Failed"),
+        (["Approved", "Failed"], "Approved,Failed"),
+        (["Approved", "Denied"], "Denied"),
+    ],
+)
+def test_a_failed_signing_request_is_still_pending_approved_or_denied(conditions: list[str], word: str) -> None:
+    status = {"conditions": [{"type": kind} for kind in conditions]}
+    assert cells("certificates.k8s.io", "certificatesigningrequests", spec={}, status=status)[-1] == word
+
+
+def test_a_claim_shows_the_class_of_its_annotation_and_what_its_volume_has() -> None:
+    meta = {"name": "o", "annotations": {"volume.beta.kubernetes.io/storage-class": "old"}}
+    spec = {"volumeName": "v", "storageClassName": "new", "volumeAttributesClassName": ""}
+    shown = cells("", "persistentvolumeclaims", metadata=meta, spec=spec, status={"phase": "Bound"})
+    assert [shown[at] for at in (3, 5, 6)] == ["0", "old", ""]
+
+
+def test_the_template_generation_of_a_daemonset_is_not_in_its_metadata_alone() -> None:
+    notes = {"deprecated.daemonset.template.generation": "1", "a": "b"}
+    assert shown_metadata({"name": "d", "annotations": notes}) == {"name": "d", "annotations": {"a": "b"}}
+    del notes["a"]
+    assert shown_metadata({"name": "d", "annotations": notes}) == {"name": "d"}

@@ -6,6 +6,7 @@ shared by all clients, except tables: these belong to one request.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind
 from podfit.apiserver.apis import conversion
 from podfit.apiserver.representation import wire
+from podfit.apiserver.representation.hidden import hides, shown_metadata
 from podfit.store.backend import Record
 
 Row = Record | Object
@@ -135,18 +137,24 @@ class HeldEvents:
 class MetadataOnly:
     """PartialObjectMetadata and its list."""
 
-    def __init__(self, version: str = "v1") -> None:
+    def __init__(self, version: str = "v1", kind: Kind | None = None) -> None:
         self.api_version = f"meta.k8s.io/{version}"
+        self._hides = kind is not None and hides(kind)
+
+    def _metadata(self, record: Record, revision: int) -> Any:
+        metadata = wire.metadata_of(record, revision)
+        return shown_metadata(json.loads(bytes(metadata))) if self._hides else metadata
 
     def _partial(self, metadata: Any) -> Object:
         return {"kind": "PartialObjectMetadata", "apiVersion": self.api_version, "metadata": metadata}
 
     def object(self, row: Row) -> bytes:
-        metadata = wire.metadata_of(row, row.modified) if isinstance(row, Record) else row["metadata"]
-        return wire.encode(self._partial(metadata))
+        if isinstance(row, Record):
+            return wire.encode(self._partial(self._metadata(row, row.modified)))
+        return wire.encode(self._partial(shown_metadata(row["metadata"]) if self._hides else row["metadata"]))
 
     def items(self, rows: Sequence[Record]) -> list[bytes]:
-        return [wire.encode(self._partial(wire.metadata_of(row, row.modified))) for row in rows]
+        return [wire.encode(self._partial(self._metadata(row, row.modified))) for row in rows]
 
     def frame(self, revision: int, more: Object | None, empty: bool) -> tuple[bytes, bytes]:
         head, tail = frame_of("PartialObjectMetadataList", self.api_version, revision, more)
@@ -154,7 +162,7 @@ class MetadataOnly:
         return (head.removesuffix(b"[") + b"null}", b"") if empty else (head, tail)
 
     def event(self, word: str, record: Record, revision: int) -> bytes:
-        return event_of(word, wire.encode(self._partial(wire.metadata_of(record, revision))))
+        return event_of(word, wire.encode(self._partial(self._metadata(record, revision))))
 
     def bookmark(self, revision: int, annotations: Object | None = None) -> bytes:
         return bookmark_of(self.api_version, "PartialObjectMetadata", revision, annotations)

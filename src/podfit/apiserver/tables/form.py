@@ -9,6 +9,7 @@ from podfit.api.registry.kinds import Kind
 from podfit.api.status import bad_request, go_quote
 from podfit.apiserver.apis import conversion
 from podfit.apiserver.representation import wire
+from podfit.apiserver.representation.hidden import hides, shown_metadata
 from podfit.apiserver.tables.columns import Layout, default_layout
 from podfit.apiserver.tables.kinds.builtin import LAYOUTS
 from podfit.apiserver.tables.rows import Rows, encode_cells, shown
@@ -55,7 +56,8 @@ class TableForm:
         self._api_version = f"meta.k8s.io/{version}"
         self._partial = b'{"kind":"PartialObjectMetadata","apiVersion":%b,"metadata":' % wire.encode(self._api_version)
         # A conversion may change the values of cells and metadata.
-        self._as_stored = include in ("", "Metadata", "None") and not conversion.needed(kind)
+        self._hides = hides(kind)
+        self._as_stored = include in ("", "Metadata", "None") and not conversion.needed(kind) and not self._hides
         self._columns_sent = False
 
     def object(self, row: Record | Object) -> bytes:
@@ -106,7 +108,8 @@ class TableForm:
             return b"%bnull}" % head
         if self._include == "Object":
             return b"%b%b}" % (head, wire.encode(obj))
-        return b"%b%b%b}}" % (head, self._partial, wire.encode(obj["metadata"]))
+        metadata = shown_metadata(obj["metadata"]) if self._hides else obj["metadata"]
+        return b"%b%b%b}}" % (head, self._partial, wire.encode(metadata))
 
     def _table(self, row: bytes, meta: Object) -> bytes:
         return b"%b[%b]}" % (self._head(meta), row)

@@ -59,7 +59,8 @@ def _webhooks(obj: Object) -> list[Any]:
 def _certificate(obj: Object) -> list[Any]:
     seconds = spec(obj).get("expirationSeconds")
     found = {row.get("type") for row in status(obj).get("conditions") or []}
-    words = [word for word in ("Approved", "Denied", "Failed") if word in found] or ["Pending"]
+    words = [next((word for word in ("Denied", "Approved") if word in found), "Pending")]
+    words += ["Failed"] if "Failed" in found else []
     if status(obj).get("certificate"):
         words.append("Issued")
     return [

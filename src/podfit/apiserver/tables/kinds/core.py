@@ -240,16 +240,16 @@ def _modes(rows: list[str] | None) -> str:
 
 
 def _volume(obj: Object) -> list[Any]:
-    claim = spec(obj).get("claimRef") or {}
+    claim = spec(obj).get("claimRef")
     return [
         name(obj),
-        (spec(obj).get("capacity") or {}).get("storage", ""),
+        (spec(obj).get("capacity") or {}).get("storage", "0"),
         _modes(spec(obj).get("accessModes")),
         spec(obj).get("persistentVolumeReclaimPolicy", ""),
-        status(obj).get("phase", ""),
-        f"{claim.get('namespace', '')}/{claim['name']}" if claim.get("name") else "",
-        spec(obj).get("storageClassName", ""),
-        spec(obj).get("volumeAttributesClassName") or UNSET,
+        _phase(obj),
+        "" if claim is None else f"{claim.get('namespace', '')}/{claim.get('name', '')}",
+        _class(obj),
+        spec(obj).get("volumeAttributesClassName", UNSET),
         status(obj).get("reason", ""),
         age(obj),
         spec(obj).get("volumeMode") or UNSET,
@@ -260,15 +260,26 @@ def _claim(obj: Object) -> list[Any]:
     bound = bool(spec(obj).get("volumeName"))
     return [
         name(obj),
-        "Terminating" if obj["metadata"].get("deletionTimestamp") else status(obj).get("phase", ""),
+        _phase(obj),
         spec(obj).get("volumeName", ""),
-        (status(obj).get("capacity") or {}).get("storage", "") if bound else "",
+        (status(obj).get("capacity") or {}).get("storage", "0") if bound else "",
         _modes(status(obj).get("accessModes")) if bound else "",
-        spec(obj).get("storageClassName", ""),
-        spec(obj).get("volumeAttributesClassName") or UNSET,
+        _class(obj),
+        spec(obj).get("volumeAttributesClassName", UNSET),
         age(obj),
         spec(obj).get("volumeMode") or UNSET,
     ]
+
+
+def _phase(obj: Object) -> str:
+    return "Terminating" if obj["metadata"].get("deletionTimestamp") else status(obj).get("phase", "")
+
+
+def _class(obj: Object) -> str:
+    """The storage class of a claim or a volume; an older annotation takes precedence."""
+    notes: dict[str, str] = obj["metadata"].get("annotations") or {}
+    stored: str = spec(obj).get("storageClassName", "")
+    return notes.get("volume.beta.kubernetes.io/storage-class", stored)
 
 
 def _plain(*names: str) -> tuple[Column, ...]:
