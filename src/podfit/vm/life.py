@@ -21,7 +21,7 @@ from podfit.vm.guest.blocks import disks_of, link_in_guest
 from podfit.vm.guest.disks import Disks
 from podfit.vm.guest.shares import Share, Shares, mount_in_guest, shares_of
 from podfit.vm.machines.definition import Definition, Disk, Filesystem, domain_xml
-from podfit.vm.machines.events import CRASHED, SHUTDOWN, STOPPED, Event
+from podfit.vm.machines.events import CRASHED, DISK_FAILED, SHUTDOWN, STOPPED, Event
 from podfit.vm.machines.guest import GuestAgent
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
 from podfit.vm.machines.machine import Machine
@@ -276,6 +276,8 @@ class Lifecycle:
             present.panicked = True
         elif event.kind == STOPPED:
             present.stopped.set()
+        elif event.kind == DISK_FAILED and container is not None:
+            self.changed(container)
 
     async def _over(self, container: Container, present: LiveVm, code: int | None) -> None:
         if container.leaving and await self.departed(container):

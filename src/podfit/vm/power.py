@@ -13,12 +13,15 @@ from contextlib import suppress
 from podfit.api.pods.machines import OFF, PAUSED, POWERS, RUNNING, SHUTDOWN, SUSPENDED
 from podfit.vm.decide.refusals import GuestBusy, Invalid
 from podfit.vm.life import Lifecycle, LiveVm
+from podfit.vm.machines.machine import Machine
 from podfit.vm.records import RUNNING as CONTAINER_RUNS
 from podfit.vm.records import Container
 
 _OFF_S = 30.0
 """The time that QEMU may take to exit after it was killed."""
 _SAVE_S = 600.0
+_RETRIED_S = 1.0
+"""The time within which a resumed VM has repeated the access to its disk that failed."""
 
 
 class Power:
@@ -54,7 +57,7 @@ class Power:
             await self._lives.boot(container, wanted == PAUSED)
             self._lives.mark(container, RUNNING)
         elif wanted == RUNNING:
-            await machine.resume()
+            await _resume(machine)
         else:
             await machine.pause()
 
@@ -88,6 +91,21 @@ class Power:
             return
         await present.machine.destroy()
         await _wait(present, _OFF_S)
+
+
+async def _resume(machine: Machine) -> None:
+    """Raises GuestBusy if QEMU pauses the VM again, because its disk still fails."""
+    before = await machine.state()
+    await machine.resume()
+    if before is None or not before.disk_failed:
+        return
+    await asyncio.sleep(_RETRIED_S)
+    now = await machine.state()
+    if now is not None and now.disk_failed:
+        raise GuestBusy(
+            "QEMU has paused the VM, because reading or writing its disk on the node fails; a common cause is a full "
+            "file system. The VM goes on when its disk can be used again"
+        )
 
 
 async def _wait(present: LiveVm, seconds: float) -> None:

@@ -21,7 +21,7 @@ REMOVED, REMOVAL_FAILED, RESIZED, AGENT_UP, AGENT_DOWN = (
     "agent-up",
     "agent-down",
 )
-BALLOON = "balloon"
+BALLOON, DISK_FAILED = "balloon", "disk-failed"
 
 _LIFE = {
     libvirt.VIR_DOMAIN_EVENT_STARTED: STARTED,
@@ -89,6 +89,8 @@ class Events:
 
     def _life(self, _connection: Any, domain: Any, event: int, detail: int, _opaque: Any) -> None:
         kind = _LIFE.get(event)
+        if event == libvirt.VIR_DOMAIN_EVENT_SUSPENDED and detail == libvirt.VIR_DOMAIN_EVENT_SUSPENDED_IOERROR:
+            kind = DISK_FAILED
         if kind is not None:
             self._post(domain, kind, str(detail))
 

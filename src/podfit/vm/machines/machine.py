@@ -38,6 +38,8 @@ _OFF = {
 class State:
     running: bool
     paused: bool = False
+    disk_failed: bool = False
+    """QEMU paused the VM, because it could not read or write a disk."""
     why_off: str = ""
     """shutdown, destroyed, crashed, failed or migrated; "" if libvirt does not know."""
 
@@ -82,7 +84,8 @@ class Machine:
             raise
         if state in (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_CRASHED):
             return State(False, why_off=_OFF.get(reason, "crashed" if state == libvirt.VIR_DOMAIN_CRASHED else ""))
-        return State(True, paused=state == libvirt.VIR_DOMAIN_PAUSED)
+        paused = state == libvirt.VIR_DOMAIN_PAUSED
+        return State(True, paused=paused, disk_failed=paused and reason == libvirt.VIR_DOMAIN_PAUSED_IOERROR)
 
     async def press_power_button(self) -> None:
         await self._do(lambda domain: domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN))
