@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from podfit.api.objects import freeze
 from podfit.api.registry.kinds import kind_named
 from podfit.apiserver.strategy import strategy_for
 
@@ -161,3 +162,12 @@ def test_an_update_copies_the_source_of_a_claim_to_the_other_field() -> None:
     new: dict[str, Any] = {"metadata": {"name": "w"}, "spec": {"dataSource": source}}
     strategy.prepare_update(new, old)
     assert new["spec"]["dataSourceRef"] == source
+
+
+def test_parts_that_an_update_shares_with_the_stored_pod_are_not_modified() -> None:
+    stored = with_spec("Pod", {**PLAIN, "volumes": [{"name": "v", "projected": {"sources": [{"secret": {}}]}}]})
+    stored["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": 1}}}
+    old = freeze(stored)
+    new = {**old, "metadata": dict(old["metadata"]), "spec": dict(old["spec"])}
+    strategy_for(kind_named("Pod")).prepare_update(new, old, "ephemeralcontainers")
+    assert new["spec"] == old["spec"]

@@ -22,26 +22,31 @@ def drop_from_template(template: Object | None, stored: Object | None = None) ->
 
 
 def drop_from_spec(spec: Object, stored: Object | None = None) -> None:
+    """Drops the fields from a spec, which may share parts with the stored one: these have no field that it lacks, and
+    are not modified."""
     if spec is stored:
         return
     before = stored or {}
     for name in _SOURCES:
         _drop_unused(_projected, name, spec, before)
-    if before.get("schedulingGroup") is None:
-        spec.pop("schedulingGroup", None)
+    if before.get("schedulingGroup") is None and "schedulingGroup" in spec:
+        del spec["schedulingGroup"]
     if any(hooks.get("stopSignal") is not None for _, hooks in _lifecycles(before)):
         return
     for container, hooks in _lifecycles(spec):
-        if hooks.pop("stopSignal", None) is not None and not hooks:
-            del container["lifecycle"]
+        if "stopSignal" in hooks:
+            del hooks["stopSignal"]
+            if not hooks:
+                del container["lifecycle"]
 
 
 def drop_from_status(status: Object, stored: Object) -> None:
     """Drops the fields from a pod's status, which may share parts with the stored one."""
     if status is stored:
         return
-    if not stored.get("nodeAllocatableResourceClaimStatuses"):
-        status.pop("nodeAllocatableResourceClaimStatuses", None)
+    claims = "nodeAllocatableResourceClaimStatuses"
+    if claims in status and not stored.get(claims):
+        del status[claims]
     if not _has_digests(status) or _has_digests(stored):
         return
     for field in _STATUSES:
@@ -52,8 +57,7 @@ def drop_from_status(status: Object, stored: Object) -> None:
 def _drop_unused(parts: Callable[[Object], Iterator[Object]], name: str, spec: Object, stored: Object) -> None:
     if all(part.get(name) is None for part in parts(stored)):
         for part in parts(spec):
-            # The others may be shared with the stored pod.
-            if part.get(name) is not None:
+            if name in part:
                 del part[name]
 
 
