@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.schema.custom.openapi_checks import definition_problems
+from podfit.api.schema.custom.openapi_checks import definition_problems, openapi_problems
 from podfit.api.schema.custom.structure import structural_problems
 
 VECTORS = Path(os.environ.get("PODFIT_VECTORS", Path(__file__).parents[3] / ".." / "shared" / "vectors")) / "api"
@@ -182,3 +182,32 @@ def test_the_autoscalers_definitions_are_fine() -> None:
     for file in sorted((VECTORS / "fixtures").glob("*.crd.json")):
         for version in json.loads(file.read_text())["spec"]["versions"]:
             assert definition_problems(version["schema"]["openAPIV3Schema"], "s") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "valid"),
+    [
+        (".a", True),
+        (".a.b", True),
+        ("['a']['b']", True),
+        (".map.anything", True),
+        (".map['any.thing'].b", True),
+        (".a.c", False),
+        (".list[0]", False),
+        (".list.a", False),
+        ("a", False),
+        (".", False),
+        ("['a'", False),
+    ],
+)
+def test_the_field_path_of_a_rule_leads_through_properties_and_maps(path: str, valid: bool) -> None:
+    inner = {"type": "object", "properties": {"b": {"type": "string"}}}
+    properties = {
+        "a": inner,
+        "list": {"type": "array", "items": inner},
+        "map": {"type": "object", "additionalProperties": inner},
+    }
+    rules = [{"rule": "true", "fieldPath": path}]
+    schema = {"type": "object", "properties": properties, "x-kubernetes-validations": rules}
+    wanted = f's.x-kubernetes-validations[0].fieldPath: Invalid value: "{path}": must be a valid path'
+    assert [str(error) for error in openapi_problems(schema, "s")] == ([] if valid else [wanted])

@@ -6,6 +6,7 @@ those found here; rules are compiled only if the schema has no other errors.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from podfit.api.schema.celrules.rule_places import has_rules
@@ -216,10 +217,28 @@ def _field_path(schema: Schema, path: str, where: str) -> list[FieldError]:
         errors.append(invalid(where, path, "must be non-empty if specified"))
     if _several_lines(path):
         errors.append(invalid(where, path, "must not contain line breaks"))
-    nowhere = path.startswith(".") and "[" not in path and schema_at(schema, path) is None
-    if path and (nowhere or path[0] not in ".["):
+    if path and not _leads_to_a_field(schema, path):
         errors.append(invalid(where, path, "must be a valid path"))
     return errors
+
+
+_STEP = re.compile(r"\.([^.\[\]]+)|\['((?:[^'\\]|\\.)*)'\]")
+
+
+def _leads_to_a_field(schema: Schema, path: str) -> bool:
+    """Whether a path of names (`.a`, `['a']`) leads through properties and maps; items of lists have no path."""
+    at = 0
+    while at < len(path):
+        step = _STEP.match(path, at)
+        if step is None:
+            return False
+        name, at = step[1] if step[1] is not None else re.sub(r"\\(.)", r"\1", step[2]), step.end()
+        properties, more = schema.get("properties"), schema.get("additionalProperties")
+        below = properties.get(name) if properties is not None else more
+        if not isinstance(below, dict):
+            return False
+        schema = below
+    return True
 
 
 def schema_at(schema: Schema, path: str) -> Schema | None:

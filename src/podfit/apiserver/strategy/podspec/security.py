@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from podfit.api.objects import Object
+from podfit.api.schema import type_named
+from podfit.api.schema.golang.gonames import as_go
 from podfit.api.status import duplicate, invalid, not_supported, required, too_long
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.text import names
@@ -100,28 +102,7 @@ def _no_escalation(context: Object, path: str, errors: Errors) -> None:
 
 
 def _as_go(context: Object) -> Object:
-    """Formats a value with all its fields under Go's names, as in Kubernetes' errors: the internal type has no JSON
-    names."""
-    capabilities = context.get("capabilities")
-    if capabilities is not None:
-        capabilities = {"Add": capabilities.get("add"), "Drop": capabilities.get("drop")}
-    fields = (
-        "privileged",
-        "seLinuxOptions",
-        "windowsOptions",
-        "runAsUser",
-        "runAsGroup",
-        "runAsNonRoot",
-        "readOnlyRootFilesystem",
-        "allowPrivilegeEscalation",
-        "procMount",
-        "seccompProfile",
-        "appArmorProfile",
-    )
-    spelled = {"seLinuxOptions": "SELinuxOptions"}
-    shown: Object = {"Capabilities": capabilities}
-    for field in fields:
-        shown[spelled.get(field, field[0].upper() + field[1:])] = context.get(field)
+    shown: Object = as_go(context, type_named("SecurityContext"))
     return shown
 
 
