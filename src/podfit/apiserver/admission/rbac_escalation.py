@@ -62,7 +62,8 @@ class RbacEscalation(Plugin):
         role = (attrs.namespace if resource == "roles" else "", name)
         rules = self._rbac.rules_of(role)
         if rules is None:
-            raise not_found(resource, name, GROUP)
+            # Kubernetes names the kind that is written, not that of the role.
+            raise not_found(attrs.kind.plural, name, GROUP)
         self._confirm(attrs, rules)
 
     def _may(self, attrs: Attributes, verb: str, resource: str, name: str) -> bool:

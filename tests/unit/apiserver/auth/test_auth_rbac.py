@@ -166,7 +166,7 @@ async def test_binding_a_missing_role_is_not_found(access):
     binding = {"metadata": {"name": "b"}, "roleRef": {"kind": "Role", "name": "gone"}, "subjects": []}
     with pytest.raises(ApiError) as caught:
         await escalation(access, binding, kind="RoleBinding")
-    assert (caught.value.code, caught.value.message) == (404, 'roles.rbac.authorization.k8s.io "gone" not found')
+    assert (caught.value.code, caught.value.message) == (404, 'rolebindings.rbac.authorization.k8s.io "gone" not found')
 
 
 async def test_binding_a_role_one_does_not_hold_needs_the_bind_verb(access):
