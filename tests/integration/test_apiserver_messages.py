@@ -154,6 +154,23 @@ async def test_a_binding_may_insist_on_a_revision(server: ApiServer) -> None:
     )
 
 
+async def test_the_eviction_of_a_terminating_pod_marks_it_once(server: ApiServer) -> None:
+    pod = {
+        "metadata": {"name": "going", "finalizers": ["a.io/b"]},
+        "spec": {"containers": [{"name": "c", "image": "x"}]},
+    }
+    await send(server, "POST", f"{SPACE}/pods", {"apiVersion": "v1", "kind": "Pod", **pod})
+    await send(server, "DELETE", f"{SPACE}/pods/going", {})
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "going"}}
+    seen = []
+    for _ in range(2):
+        assert (await send(server, "POST", f"{SPACE}/pods/going/eviction", body)).status == 201
+        status = json.loads((await send(server, "GET", f"{SPACE}/pods/going")).body)["status"]
+        seen.append([row for row in status["conditions"] if row["type"] == "DisruptionTarget"])
+    assert [row["reason"] for row in seen[0]] == ["EvictionByEvictionAPI"]
+    assert seen[1] == seen[0]
+
+
 async def test_delete_options_may_be_yaml(server: ApiServer) -> None:
     answer = await send(server, "DELETE", f"{SPACE}/configmaps/c", "dryRun: [All]\n", "application/yaml")
     assert answer.status == 200

@@ -46,7 +46,7 @@ async def evict(call: Call) -> Response:
     pod = call.objects.decoded(call.objects.required(POD, namespace, name))
     if not _needs_no_budget(pod):
         await _ask_budget(call, pod, dry_run)
-    if not dry_run and not pod["metadata"].get("deletionTimestamp"):
+    if not dry_run:
         deletes.check_preconditions(POD, pod, wanted)
         await _mark_disrupted(call, namespace, name)
         if wanted.get("preconditions"):
@@ -54,6 +54,10 @@ async def evict(call: Call) -> Response:
             wanted["preconditions"] = {key: value for key, value in wanted["preconditions"].items() if key == "uid"}
     await remove(call, POD, namespace, name, wanted)
     return call.answer_value(success(201), 201, accepted)
+
+
+def _is_true(condition: Object) -> bool:
+    return condition.get("status") == "True"
 
 
 async def _mark_disrupted(call: Call, namespace: str, name: str) -> None:
@@ -69,8 +73,10 @@ async def _mark_disrupted(call: Call, namespace: str, name: str) -> None:
 
     def mark(pod: Object) -> None:
         status = pod.setdefault("status", {})
-        others = [other for other in status.get("conditions") or [] if other.get("type") != row["type"]]
-        status["conditions"] = [*others, row]
+        rows = list(status.get("conditions") or ())
+        at = next((at for at, other in enumerate(rows) if other.get("type") == row["type"]), len(rows))
+        since = {"lastTransitionTime": rows[at].get("lastTransitionTime")} if rows[at:] and _is_true(rows[at]) else {}
+        status["conditions"] = [*rows[:at], {**row, **since}, *rows[at + 1 :]]
 
     await rewrite(call.objects, POD, namespace, name, mark, dry_run=False)
 
