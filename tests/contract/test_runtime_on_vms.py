@@ -34,7 +34,7 @@ NOT_FOR_VMS = {
     "the_exit_code_is_the_programs": _COMMAND,
     "a_missing_program_cannot_run": _COMMAND,
     "a_container_that_handles_sigterm_ends_within_its_grace_period": _COMMAND,
-    "a_container_is_asked_to_end_by_the_signal_of_its_pod": _COMMAND,
+    "a_container_is_stopped_by_the_signal_of_its_pod": _COMMAND,
     "output_goes_to_the_log_in_cri_format": _COMMAND,
     "attach_shows_what_the_container_says_from_now_on": _COMMAND,
     "a_container_that_ended_does_not_hold_its_pods_cpu": _COMMAND,

@@ -116,7 +116,7 @@ def test_a_plan_broken_off_anywhere_is_finished_by_the_next(pair: tuple[Any, Any
         if isinstance(step, SetContainer):
             known[step.name] = step.after
     names = set(known)
-    rest = plan(after, qos, allocated(after), Actuated(known), names, (), cgroups.pod, doubtful=True)
+    rest = plan(after, qos, allocated(after), Actuated(known), names, (), cgroups.pod, unverified=True)
     for step in rest.steps:
         cgroups.do(step)
         assert cgroups.legal()

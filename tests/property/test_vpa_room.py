@@ -88,7 +88,7 @@ def test_every_successor_finds_a_node_whatever_the_scheduler_chooses(data: st.Da
         claim = Claim(data.draw(specs), data.draw(sizes), home)
         if ledger.has_place(claim, held):
             leave(nodes[home], held)
-            ledger.promise(number, claim)
+            ledger.guarantee(number, claim)
             promised.append(claim)
     gone(nodes)
     schedule(data, nodes, promised, [Claim(*item) for item in pending])
@@ -138,7 +138,7 @@ def test_resizes_in_place_leave_successors_their_places_whatever_the_scheduler_c
             claim = Claim(data.draw(specs), data.draw(sizes), home)
             if ledger.has_place(claim, held):
                 leave(nodes[home], held)
-                ledger.promise(number, claim)
+                ledger.guarantee(number, claim)
                 promised.append(claim)
         else:
             grow(ledger, nodes[home], *data.draw(growths))
@@ -154,7 +154,7 @@ def test_a_pod_that_may_go_anywhere_is_not_evicted_if_it_could_take_the_only_pla
     ledger.begin({})
     bound = Claim({"nodeSelector": {"zone": "a"}}, amounts(500, 0))
     assert ledger.has_place(bound)
-    ledger.promise("bound", bound)
+    ledger.guarantee("bound", bound)
     assert not ledger.has_place(Claim({}, amounts(100, 0), "b"), amounts(50, 0))
     assert ledger.has_place(Claim({"nodeSelector": {"zone": "b"}}, amounts(100, 0), "b"), amounts(50, 0))
 
@@ -168,7 +168,7 @@ def test_a_resize_in_place_leaves_room_for_a_successor_whose_own_node_another_po
     successor, held = Claim({}, amounts(500, 0), "home"), amounts(400, 0)
     assert ledger.has_place(successor, held)
     leave(home, held)
-    ledger.promise("successor", successor)
+    ledger.guarantee("successor", successor)
     # The pending pod may go to `home`; then the successor needs 500 of the 2000 on this node, besides 300 more.
     assert other.left("cpu") == 1700
     assert ledger.growth_left("other", {"cpu": 1700}) == {"cpu": 1200, "memory": 0}

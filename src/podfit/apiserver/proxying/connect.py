@@ -11,6 +11,7 @@ from typing import Any
 
 from podfit.api.objects import Object
 from podfit.api.status import ApiError, bad_request, forbidden, go_quote
+from podfit.api.text.decimals import fits
 from podfit.apiserver.admission.base import CONNECT, Attributes
 from podfit.apiserver.auth.authorize import Action, Authorization
 from podfit.apiserver.calls import Call
@@ -78,7 +79,7 @@ def _ports(values: Any) -> list[int]:
     for text in (piece for value in values for piece in value.split(",")):
         if not (text.isascii() and text.isdecimal()):
             raise _no_port(text, "invalid syntax")
-        if int(text) > 0xFFFF:
+        if not fits(text, 0xFFFF):
             raise _no_port(text, "value out of range")
         ports.append(int(text))
     return ports

@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from podfit.api.objects import Object
 from podfit.api.status import duplicate, go_quote, invalid, not_supported
+from podfit.api.text.decimals import fits
 from podfit.apiserver.strategy.base import Errors
 from podfit.apiserver.strategy.checks import parse_ip
 
@@ -70,7 +71,7 @@ def canonical_cidr(text: str, path: str, errors: Errors) -> _Network | None:
 def parse_cidr(text: str) -> _Network | None:
     head, slash, bits = text.partition("/")
     address = parse_ip(head)
-    if address is None or not slash or not bits.isdecimal() or int(bits) > address.max_prefixlen:
+    if address is None or not slash or not fits(bits, address.max_prefixlen):
         return None
     return ipaddress.ip_network((address, int(bits)), strict=False)
 

@@ -15,6 +15,7 @@ from podfit.api.schema import optional_structs
 from podfit.api.status import INTERNAL, FieldError, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.text import names
+from podfit.api.text.decimals import fits
 from podfit.api.text.remember import remembered
 
 Errors = list[FieldError]
@@ -77,7 +78,7 @@ def ip(text: str, path: str, errors: Errors) -> None:
 def cidr(text: str, path: str, errors: Errors) -> None:
     address, _, bits = text.partition("/")
     parsed = parse_ip(address)
-    if parsed is None or not bits.isdigit() or int(bits) > parsed.max_prefixlen:
+    if parsed is None or not fits(bits, parsed.max_prefixlen):
         errors.append(invalid(path, text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
 
 

@@ -11,7 +11,7 @@ from podfit.api.text.remember import remembered
 
 _STEP = re.compile(
     r"""\.?\[\?\(\s*@((?:\.[\w-]+)+)\s*(==|!=)\s*(?:'([^']*)'|"([^"]*)"|([\w.-]+))\s*\)\]   # filter
-      |\.?\[(-?\d+)\]                                                                        # index
+      |\.?\[(-?[0-9]{1,18})\]                                                                # index
       |\.?\[\*\]                                                                             # all
       |\.?\[(?:'([^']*)'|"([^"]*)")\]                                                        # quoted key
       |\.((?:[\w$/-]|\\.)+)                                                                  # key

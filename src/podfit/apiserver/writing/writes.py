@@ -198,7 +198,7 @@ async def rewrite(
 def _states_a_revision(meta: Object) -> bool:
     """Whether the object has a resourceVersion. Values that are not numbers do not count."""
     revision = meta.get("resourceVersion") or ""
-    return revision.isascii() and revision.isdecimal() and int(revision) > 0
+    return revision.isascii() and revision.isdecimal() and bool(revision.lstrip("0"))
 
 
 def match_namespace(meta: Object, namespace: str) -> None:

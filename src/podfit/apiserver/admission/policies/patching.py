@@ -12,6 +12,7 @@ from podfit.api.schema.decoding.decode import DecodeError, convert
 from podfit.api.schema.decoding.notes import UNSTRUCTURED
 from podfit.api.schema.types import ATOMIC, ListOf, MapOf, Struct, Type
 from podfit.api.status import ApiError, internal_error
+from podfit.api.text.decimals import fits
 
 
 class BadPatch(Exception):
@@ -101,7 +102,7 @@ def _holder(path: str, document: Any) -> Any:
 def _below(holder: Any, part: str) -> Any:
     if isinstance(holder, dict):
         return holder.get(part)
-    if isinstance(holder, list) and part.isdigit() and int(part) < len(holder):
+    if isinstance(holder, list) and fits(part, len(holder) - 1):
         return holder[int(part)]
     return None
 

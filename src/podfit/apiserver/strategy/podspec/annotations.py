@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from podfit.api.objects import Object
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import go_quote, invalid
+from podfit.api.text.decimals import fits
 from podfit.api.text.gojson import GoSyntaxError, parse
 from podfit.apiserver.strategy.checks import Errors, local_descending_path
 from podfit.apiserver.strategy.podspec.placement import tolerations
@@ -50,9 +51,9 @@ def has_valid_cost(values: dict[str, str] | None) -> bool:
 def _is_int32(text: str) -> bool:
     digits = text[1:] if text.startswith("-") else text
     # Kubernetes accepts neither "+1" nor "01": such values would not survive a round trip.
-    if not digits.isascii() or not digits.isdigit() or (digits.startswith("0") and text != "0"):
+    if digits.startswith("0") and text != "0":
         return False
-    return -(2**31) <= int(text) < 2**31
+    return fits(digits, 2**31 if text.startswith("-") else 2**31 - 1)
 
 
 def _written_tolerations(text: str, path: str, errors: Errors) -> None:

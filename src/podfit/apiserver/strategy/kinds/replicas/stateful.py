@@ -5,6 +5,7 @@ from __future__ import annotations
 from podfit.api.objects import Object
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required
+from podfit.api.text.decimals import fits
 from podfit.api.text.names import dns_label
 from podfit.apiserver.strategy.base import Errors
 from podfit.apiserver.strategy.checks import equal, label_selector, names_valid, non_negative, selector_usable
@@ -98,7 +99,7 @@ class DaemonSetStrategy(WorkloadStrategy):
 def _templates(obj: Object) -> int:
     """The generation of the template, which starts at one; 0 if unset. The former field is now an annotation."""
     text = ((obj.get("metadata") or {}).get("annotations") or {}).get(_TEMPLATE_GENERATION, "")
-    return int(text) if text.isdecimal() else 0
+    return int(text) if fits(text, 2**63 - 1) else 0
 
 
 def _count_templates(obj: Object, number: int) -> None:

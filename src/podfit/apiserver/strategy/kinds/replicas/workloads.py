@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from podfit.api.objects import Object
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required
+from podfit.api.text.decimals import fits
 from podfit.api.text.names import dns_label, regex_complaint
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import (
@@ -59,7 +60,7 @@ def int_or_percent(value: int | str, path: str, errors: Errors) -> None:
 
 
 def at_most_all(value: int | str, path: str, errors: Errors) -> None:
-    if isinstance(value, str) and _percent.fullmatch(value) and int(value[:-1]) > 100:
+    if isinstance(value, str) and _percent.fullmatch(value) and not fits(value[:-1], 100):
         errors.append(invalid(path, value, "must not be greater than 100%"))
 
 
@@ -67,7 +68,7 @@ def is_nothing(value: int | str | None) -> bool:
     """Whether a count or a percentage is zero; an invalid value counts as zero, as in Kubernetes."""
     if isinstance(value, str):
         digits = value.removesuffix("%")
-        return not re.fullmatch("[+-]?[0-9]+", digits) or int(digits) == 0
+        return not re.fullmatch("[+-]?[0-9]+", digits) or not digits.lstrip("+-0")
     return not value
 
 
