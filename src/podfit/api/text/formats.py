@@ -1,4 +1,5 @@
-"""Checks the string formats that apiextensions checks; unknown formats are ignored."""
+"""Checks text from clients: decimal numbers of any length, and the string formats that apiextensions checks (unknown
+formats are ignored)."""
 
 from __future__ import annotations
 
@@ -57,3 +58,12 @@ FORMATS: dict[str, Callable[[str], bool]] = {
     "k8s-long-name": lambda text: bool(_LONG_NAME.fullmatch(text)),
     "uri": lambda text: bool(urlsplit(text).scheme) or text.startswith("/"),
 }
+
+
+def fits(text: str, most: int) -> bool:
+    """Whether the text consists of ASCII digits alone, and is a number of at most `most`. Python refuses to
+    convert thousands of digits."""
+    if most < 0 or not text.isascii() or not text.isdecimal():
+        return False
+    digits = text.lstrip("0")
+    return len(digits) <= len(str(most)) and int(digits or "0") <= most

@@ -11,7 +11,7 @@ from typing import Any
 
 from podfit.api.objects import Object
 from podfit.api.status import ApiError, bad_request, forbidden, go_quote
-from podfit.api.text.decimals import fits
+from podfit.api.text.formats import fits
 from podfit.apiserver.admission.base import CONNECT, Attributes
 from podfit.apiserver.auth.authorize import Action, Authorization
 from podfit.apiserver.calls import Call

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from podfit.api.objects import Object
 from podfit.api.status import duplicate, go_quote, invalid, not_supported
-from podfit.api.text.decimals import fits
+from podfit.api.text.formats import fits
 from podfit.apiserver.strategy.base import Errors
 from podfit.apiserver.strategy.checks import parse_ip
 

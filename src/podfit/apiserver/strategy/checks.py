@@ -15,7 +15,7 @@ from podfit.api.schema import optional_structs
 from podfit.api.status import INTERNAL, FieldError, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.text import names
-from podfit.api.text.decimals import fits
+from podfit.api.text.formats import fits
 from podfit.api.text.remember import remembered
 
 Errors = list[FieldError]

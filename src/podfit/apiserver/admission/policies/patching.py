@@ -12,7 +12,7 @@ from podfit.api.schema.decoding.decode import DecodeError, convert
 from podfit.api.schema.decoding.notes import UNSTRUCTURED
 from podfit.api.schema.types import ATOMIC, ListOf, MapOf, Struct, Type
 from podfit.api.status import ApiError, internal_error
-from podfit.api.text.decimals import fits
+from podfit.api.text.formats import fits
 
 
 class BadPatch(Exception):

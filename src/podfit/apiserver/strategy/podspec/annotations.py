@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from podfit.api.objects import Object
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import go_quote, invalid
-from podfit.api.text.decimals import fits
+from podfit.api.text.formats import fits
 from podfit.api.text.gojson import GoSyntaxError, parse
 from podfit.apiserver.strategy.checks import Errors, local_descending_path
 from podfit.apiserver.strategy.podspec.placement import tolerations

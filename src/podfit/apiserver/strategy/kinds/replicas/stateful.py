@@ -5,7 +5,7 @@ from __future__ import annotations
 from podfit.api.objects import Object
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required
-from podfit.api.text.decimals import fits
+from podfit.api.text.formats import fits
 from podfit.api.text.names import dns_label
 from podfit.apiserver.strategy.base import Errors
 from podfit.apiserver.strategy.checks import equal, label_selector, names_valid, non_negative, selector_usable

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from podfit.api.objects import Object
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required
-from podfit.api.text.decimals import fits
+from podfit.api.text.formats import fits
 from podfit.api.text.names import dns_label, regex_complaint
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import (

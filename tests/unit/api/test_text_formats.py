@@ -1,10 +1,10 @@
-"""Decimal numbers of any length in text that a client sends."""
+"""Checks of text that a client sends: decimal numbers of any length."""
 
 from __future__ import annotations
 
 import pytest
 
-from podfit.api.text.decimals import fits
+from podfit.api.text.formats import fits
 
 
 @pytest.mark.parametrize("text", ["0", "7", "100", "0100", "0" * 5000 + "99"])
