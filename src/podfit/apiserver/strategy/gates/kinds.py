@@ -6,10 +6,11 @@ from podfit.api.objects import Object
 
 
 def drop_max_unavailable(spec: Object, stored: Object) -> None:
-    """Drops maxUnavailable from the spec of a StatefulSet."""
-    rolling, before = ((each.get("updateStrategy") or {}).get("rollingUpdate") for each in (spec, stored))
-    if rolling and (before or {}).get("maxUnavailable") is None:
-        rolling.pop("maxUnavailable", None)
+    """Drops maxUnavailable from the spec of a StatefulSet. A part shared with the stored spec has no such field, and is
+    not modified."""
+    rolling, before = ((each.get("updateStrategy") or {}).get("rollingUpdate") or {} for each in (spec, stored))
+    if "maxUnavailable" in rolling and before.get("maxUnavailable") is None:
+        del rolling["maxUnavailable"]
 
 
 def drop_foreign_source(spec: Object, stored: Object) -> None:
